@@ -12,8 +12,8 @@ from whycluster.core.arrays import Floats
 def centers_inside(members: Floats, n_centers: int, max_iter: int, random_state: Any) -> Floats:
     """Return initial support vectors of a cluster: k-means centers, or all members if there are few.
 
-    The number of centers never exceeds the number of distinct rows. Otherwise k-means would warn, and
-    warning filters apply to the whole process, not to one thread.
+    The number of centers never exceeds the number of distinct rows. Otherwise, k-means would issue a warning,
+    which cannot be suppressed in one thread only.
     """
     if n_centers >= len(members):
         return members

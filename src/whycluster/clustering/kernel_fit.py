@@ -1,8 +1,9 @@
 """Fit a kernel network to labels: support vectors, their weights, gamma, and a floor for noise.
 
 The model assigns cluster probabilities softmax(-gamma s). L-BFGS minimizes their cross-entropy with the
-labels. It starts from a mixture inside each cluster: its means, weights and precision. A ridge penalty on the
-distance from this start keeps the parameters that the labels do not determine close to the mixture.
+labels. The search starts from the means, weights and precision of a mixture inside each cluster. A ridge
+penalty on the distance from this start keeps the parameters that the labels do not determine close to the
+mixture.
 """
 
 from __future__ import annotations
@@ -147,8 +148,9 @@ class _Objective:
     """The cross-entropy as a function of the change from the initial model.
 
     The change is a vector in natural units: log v_j (P), log gamma (1), the floor's logit (1), and 2 gamma
-    (u_j - start), the change of the logit's slope (P d). Rows are processed in blocks and have a column of
-    ones, so that one product gives log v_j - gamma |z - u_j|^2, up to the gamma |z|^2 common to all clusters.
+    (u_j - start), the change of the logit's slope (P d). Rows are processed in blocks and extended by a
+    column of ones, so that one product gives log v_j - gamma |z - u_j|^2, up to the gamma |z|^2 common to all
+    clusters.
     """
 
     def __init__(self, rows: Floats, codes: Codes, start: KernelModel) -> None:
@@ -199,7 +201,7 @@ class _Objective:
         return (total + _RIDGE / 2 * float(change @ change)) / n, (gradient + _RIDGE * change) / n
 
     def _block(self, some: slice, model: KernelModel) -> tuple[float, NDArray[Any], NDArray[Any]]:
-        """Return a block's loss and its gradients for the logits of units (P, b) and clusters (G, b)."""
+        """Return a block's loss, with gradients for the logits of units, (P, b), and clusters, (G, b)."""
         rows, codes = self._rows[some], self._codes[some]
         units, logits = self._logits(rows, model)
         if model.floor is not None:

@@ -1,4 +1,4 @@
-"""The surrogate that explains labels without a model."""
+"""Fit a surrogate to labels that come without a model, so that the labels can be explained."""
 
 from __future__ import annotations
 

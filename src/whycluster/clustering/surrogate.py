@@ -39,9 +39,10 @@ class Surrogate(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit
 
     Cluster k has the energy s_k(x) = -1/gamma log sum_j v_j exp(-gamma sum_i w_i (x_i - u_ji)^2). The support
     vectors u_j, their weights v_j and gamma are fitted to the labels. Two choices are made by
-    cross-validation. The feature scale w is that of the raw data or of standardized data. Noise, the label
-    -1, is either one more cluster or a floor: a constant energy, so that rows farther than this from all
-    clusters are noise. `fidelity_` measures how well the surrogate matches the labels.
+    cross-validation. The feature scale w is either the same for all features or standardizes each feature.
+    Noise, the label -1, is either one more cluster or a floor: a constant energy. With a floor, a row is
+    noise if its energies for all clusters are higher. `fidelity_` measures how well the surrogate matches the
+    labels.
 
     Parameters
     ----------
@@ -77,7 +78,7 @@ class Surrogate(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit
         self.random_state = random_state
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Surrogate:
-        """Fit to the labels y of the rows of X."""
+        """Fit the surrogate to the labels y of the rows of X."""
         return self.fit_rows(check_rows(self, X), y, "Surrogate.fit")
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
@@ -262,7 +263,7 @@ class _Folds:
 
 
 def _scales(rows: Floats, center: Floats) -> dict[str, Floats]:
-    """Return the candidate scales, (d,), which give the features that vary a mean variance of 1."""
+    """Return the candidate scales, each (d,); the mean variance of the scaled features that vary is 1."""
     variance = rows.var(axis=0)
     varies = variance > (8 * np.finfo(np.float64).eps * np.abs(center)) ** 2  # more than rounding errors
     if not varies.any():
@@ -275,7 +276,7 @@ def _scales(rows: Floats, center: Floats) -> dict[str, Floats]:
 
 
 def _choose_settings(data: _Folds, n_support: int | None) -> tuple[_Settings, Codes]:
-    """Return the smallest settings that are about as good as the best, and their predictions.
+    """Return the settings of the smallest size that is about as good as the best, and their predictions.
 
     All scales and noise models are tried with 1, 2 and 4 support vectors per cluster. Larger sizes are tried
     only with the best scale and noise model, until two doublings in a row bring no gain.
@@ -303,7 +304,7 @@ def _choose_settings(data: _Folds, n_support: int | None) -> tuple[_Settings, Co
 
 
 def _enlarge(settings: _Settings, data: _Folds, n_support: int | None) -> tuple[_Settings, Codes]:
-    """Double the size of settings chosen on a subset as long as this helps on all rows; predict all rows."""
+    """Double the size chosen on a subset for as long as this helps on all rows; also return predictions."""
     prediction = data.predict_out_of_fold(settings)
     n_clusters = len(np.unique(data.codes))
     while n_support is None:
@@ -323,7 +324,10 @@ def _agreement(prediction: Codes, data: _Folds) -> float:
 
 
 def _smallest_good(tried: dict[_Settings, Codes], best: _Settings, data: _Folds) -> _Settings:
-    """Return the smallest settings that are not clearly worse than the best, or the best of that size."""
+    """Return the settings of the smallest size that is not clearly worse than the best settings.
+
+    If several settings of that size are good enough, return the best of them.
+    """
     good = [settings for settings in tried if not _is_worse(tried[settings], tried[best], data)]
     least = min(settings.n_support for settings in good)
     return max((s for s in good if s.n_support == least), key=lambda s: _agreement(tried[s], data))

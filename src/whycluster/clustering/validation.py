@@ -1,4 +1,4 @@
-"""Validation of the rows that our estimators are fitted on, by scikit-learn."""
+"""Use scikit-learn to validate the rows that our estimators are fitted on."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats: TypeAlias = NDArray[np.float64]
-Codes: TypeAlias = NDArray[np.intp]  # clusters as 0..K-1, in the order of their energies
+Codes: TypeAlias = NDArray[np.intp]  # clusters as 0..K-1, in the order of the energy's columns
 
 
 def least(values: NDArray[Any]) -> tuple[Codes, NDArray[Any]]:
@@ -19,7 +19,7 @@ def least(values: NDArray[Any]) -> tuple[Codes, NDArray[Any]]:
         return column, values[np.arange(len(values)), column]
     # For arrays stored by columns, NumPy's argmin copies them and then loops over each row separately.
     # Instead, find the least value of each row, number the columns from the end, and take the highest number
-    # among the columns that attain it.
+    # among the columns that hold this value.
     n_columns = values.shape[1]
     found = values.min(axis=1)
     number = np.arange(n_columns, 0, -1, dtype=np.min_scalar_type(n_columns))

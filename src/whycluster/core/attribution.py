@@ -32,7 +32,7 @@ from whycluster.core.rules import CONTRAST, DEFAULT_RULE, SEQUENTIAL, weigh
 from whycluster.core.sequential import STIFFER, redistribute_block
 from whycluster.core.tree import Tree
 
-# Chosen by measurement: smaller blocks spend more time in Python, larger ones miss the cache.
+# Chosen by measurement: smaller blocks take more time in Python, and larger blocks do not fit in the cache.
 _THREAD_BYTES = 8 << 20
 _STEPS = 4  # if pipeline steps are called, blocks are this many times larger, which halves the time
 
@@ -220,7 +220,7 @@ def _attribute(energy: Energy, rows: Rows, query: CodedQuery, background: Backgr
 def _explain_block(
     energy: Energy, rows: Rows, query: CodedQuery, result: Attribution, view: EvidenceView | None
 ) -> Work[Workspace]:
-    """Return the function that explains a block, whose assignment and h are known if ``view`` is given."""
+    """Return the function that explains a block; if ``view`` is given, it already holds the h of all rows."""
     rounded = result.relevance.dtype != np.float64
     separate = rounded and not (energy.rounds and query.log_prior is None)
 
@@ -253,7 +253,7 @@ def _explain_block(
 
 
 class Kept(NamedTuple):
-    """Results that the second pass needs from the first, kept in the arrays that the second pass fills."""
+    """Results of the first pass that the second pass needs, kept in the arrays that the second pass fills."""
 
     assignment: Attribution
     h: EvidenceView
@@ -335,8 +335,7 @@ class Workspace:
 def block_rows(energy: Energy, rows: Rows) -> int:
     """Return the number of rows in a block.
 
-    It depends only on the energy and the rows, not on the number of threads, so two passes use the same
-    blocks.
+    The result does not depend on the number of threads, so two passes use the same blocks.
     """
     row_bytes = 8 * (energy.n_inputs + energy.n_features + energy.scratch_width + 2 * energy.n_clusters)
     room = _THREAD_BYTES * (_STEPS if rows.goes_through_steps else 1)
@@ -353,7 +352,7 @@ def run_rows(work: Work[Workspace], energy: Energy, rows: Rows) -> None:
 
 @contextmanager
 def explaining_why_out_of_range(rows: Rows) -> Iterator[None]:
-    """Turn a `OutOfRangeError` into an error that names the row and the feature."""
+    """Turn an `OutOfRangeError` into an error that names the row and the feature."""
     try:
         yield
     except OutOfRangeError:

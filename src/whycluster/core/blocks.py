@@ -49,7 +49,7 @@ def check_finite(values: NDArray[Any]) -> None:
 
 
 def check_rounded(relevance: NDArray[Any], evidence: Floats) -> None:
-    """Raise `OutOfRangeError` if the dtype of the relevance cannot hold it, or the evidence, in float64."""
+    """Raise `OutOfRangeError` if relevance or evidence is out of range for the dtype of the relevance."""
     check_finite(relevance)
     largest, limits = np.abs(evidence).max(initial=0.0), np.finfo(relevance.dtype)
     if largest != 0.0 and not limits.tiny / limits.eps <= largest <= limits.max:
@@ -79,7 +79,7 @@ class EvidenceView:
 
     @classmethod
     def of(cls, relevance: NDArray[Any], n_clusters: int) -> EvidenceView | None:
-        """Return the view, or None if the relevance has too little room for h."""
+        """Return the view, or None if the array for the relevance cannot hold h."""
         enough = 8 * n_clusters <= relevance.itemsize * relevance.shape[1]
         return cls(relevance, n_clusters) if enough and relevance.flags.c_contiguous else None
 

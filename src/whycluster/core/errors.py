@@ -36,7 +36,7 @@ class ColumnWarning(UserWarning):
 
 
 class FilesWarning(UserWarning):
-    """Some files of a folder cannot be read or are not used; the message names one."""
+    """Some files of a folder cannot be read or are not used; the message names one of them."""
 
 
 class GradientWarning(UserWarning):

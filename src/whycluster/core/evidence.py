@@ -97,7 +97,7 @@ def bar_of(threshold: float) -> float:
 def absolute(h: Floats, assignment: Assignment, threshold: float) -> Assignment:
     """Return the evidence that the probability of each row's cluster exceeds a threshold (Prop. 7).
 
-    f_c is LME^-1 of h, after adding the bias -log(K - 1) + log((1 - threshold) / threshold) to h in place.
+    f_c = LME^-1(h), once the bias -log(K - 1) + log((1 - threshold) / threshold) is added to h in place.
     """
     h += bar_of(threshold) - np.log(h.shape[1] - 1)
     least = h[np.arange(len(h)), assignment.competitor]

@@ -97,7 +97,7 @@ def competition(energy: Energy, rows: Rows, query: CodedQuery) -> NDArray[Any]:
 def gradient(energy: Energy, rows: Rows, cluster: Codes | None = None) -> NDArray[Any]:
     """Return the gradient of f_c for every row, (n, d); by default c is the assigned cluster.
 
-    f_c is the minimum of the h_k, so its gradient is that of h_k for the strongest competitor.
+    f_c is the minimum of the h_k, so its gradient is the gradient of the strongest competitor's h_k.
     """
     query = CodedQuery(cluster).for_rows(rows)
     result = np.empty((rows.n_rows, rows.n_features), rows.dtype)

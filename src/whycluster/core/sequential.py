@@ -63,8 +63,8 @@ def redistribute(
 ) -> None:
     """Redistribute the total relevance of each row in proportion to the gains of its features, in place.
 
-    A row is left unchanged if its features together gain nothing, or so little that single shares would be
-    out of proportion. In such a row, constants that belong to no feature decide the assignment.
+    A row is left unchanged if its features together gain nothing, or so little that individual features would
+    get disproportionately large shares. In such rows, constants, not features, decide the assignment.
 
     Parameters
     ----------

@@ -5,7 +5,7 @@ Read in this order:
 - `table`: `Table`, the rows in their container, and `ArrayTable` for NumPy arrays
 - `opening`: `open_table`, which checks the data and picks the table class
 - `sparse_table`, `frame_table`, `mixed_table`, `absent_table`: the other table classes
-- `cells`: single cells of any container
+- `cells`: individual cells of any container
 - `column_kinds`, `missing`, `days`: what a column holds, which values are missing, dates as numbers
 - `columns`, `column_checks`: columns read as numbers, days or text, and classified for clustering
 - `groups`: means, sums and frequencies of groups of rows

@@ -10,7 +10,7 @@ from whycluster.core.arrays import Codes, least
 from whycluster.core.errors import InvalidInputError
 
 _ROWS_AT_A_TIME = 4096  # the batch size in `transposed`
-_FEW = 4  # up to this many columns, if they are at most 1/4 of all, are found one by one
+_FEW = 4  # up to this many columns are found one by one, if they are at most 1/4 of all columns
 
 
 def is_real(value: Any) -> bool:
@@ -65,7 +65,7 @@ def evenly_spaced_per_group(group: Codes, most: int) -> Codes:
 
 
 def strongest(values: NDArray[Any], n: int) -> Codes:
-    """Return the columns of each row's n largest absolute values, in descending order; ties go by column."""
+    """Return the columns of each row's n largest absolute values, in descending order, then by column."""
     size = -np.abs(values)
     if n * _FEW > size.shape[1] or len(size) < 2 or np.isnan(size.sum()):
         return np.asarray(np.argsort(size, axis=1, kind="stable")[:, :n])
@@ -73,7 +73,7 @@ def strongest(values: NDArray[Any], n: int) -> Codes:
 
 
 def _first(size: NDArray[Any], n: int) -> Codes:
-    """Return the columns of each row's n smallest values; rows with a tie at the n-th are fully sorted."""
+    """Return the columns of each row's n smallest values; rows with a tie at rank n are fully sorted."""
     some = np.sort(np.argpartition(size, n - 1, axis=1)[:, :n], axis=1)
     found = np.take_along_axis(size, some, axis=1)
     columns = np.take_along_axis(some, np.argsort(found, axis=1, kind="stable"), axis=1)

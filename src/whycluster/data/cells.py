@@ -1,4 +1,4 @@
-"""Single cells of any container: read a row, or return a copy with some cells replaced."""
+"""Individual cells of any container: read a row, or return a copy with some cells replaced."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class ClassifiedColumns:
     where : the public function, for messages
     readings : the columns to read as "numbers", as "dates" and as "categories", given by name, or by position
         if the names are not text
-    left_out : for each column to leave out, the reason
+    left_out : the reason for each column that is to be left out
     text_dates : the names of the categorical columns whose values look like dates
     """
 
@@ -62,7 +62,7 @@ def classify_columns(frame: Any, where: str, keep: Any = (), step: int = 1) -> C
     frame : data frame of pandas, polars or pyarrow
     where : the public function, for messages
     keep : the names of columns to use even if they look like identifiers
-    step : the rows are every ``step``-th of a larger table
+    step : the rows are every ``step``-th row of a larger table
     """
     frame = _open_frame(frame, where)
     columns = columns_of(frame, where)

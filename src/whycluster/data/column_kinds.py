@@ -28,7 +28,7 @@ class ColumnKind(Enum):
     is_numeric : whether the values are numbers or booleans, which need no conversion
     is_temporal : whether the values are read as a number of days
     is_categorical : whether each distinct value is a category
-    reading : how pipelines read the values: as "numbers", "dates" or "categories", or "" if not at all
+    reading : how pipelines read the values: as "numbers", "dates" or "categories", or "" if they cannot
     """
 
     NUMBER = "numbers"
@@ -55,7 +55,7 @@ class ColumnKind(Enum):
 
 
 NUMBER_TYPES = (Real, Decimal, np.bool_)
-"""The Python types of single numbers and booleans."""
+"""The Python types of individual numbers and booleans."""
 
 _VALUE_TYPES: tuple[tuple[ColumnKind, tuple[type, ...]], ...] = (
     (ColumnKind.BOOLEAN, (bool, np.bool_)),

@@ -158,7 +158,8 @@ def read_text(column: Column) -> NDArray[Any]:
 def category_as_text(value: Any) -> Any:
     """Return a category as text, or NaN if it is missing.
 
-    1 and 1.0 are spelled alike, because parts of a file may be read as either.
+    The numbers 1 and 1.0 give the same text, because one part of a file may be read as integers and another
+    as floats.
     """
     if isinstance(value, str):
         return value

@@ -44,7 +44,7 @@ def bars(values: Iterable[float], largest: float) -> list[str]:
 
 
 def number(value: float) -> str:
-    """Format a number with three digits; from 1,000 to a million, round to a whole number instead."""
+    """Format a number with three significant digits; from 1,000 to a million, round to a whole number."""
     value = float(value) + 0.0
     whole = abs(value) < 1e6 and (abs(value) >= 1000 or value.is_integer())
     return f"{value:.0f}" if whole else f"{value:.3g}"

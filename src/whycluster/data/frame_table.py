@@ -19,7 +19,7 @@ from whycluster.data.cells import index_of
 from whycluster.data.table import ArrayTable, Requirements, Table, as_float64
 
 _MANY_COLUMNS = 1000  # converting some rows of a wider frame takes longer than explaining them
-_MOST_VALUES = 1 << 23  # that are converted at once, 64 MB
+_MOST_VALUES = 1 << 23  # maximum number of values that are converted at once, 64 MB
 
 
 class ColumnNames(TypedDict, total=False):
@@ -60,7 +60,7 @@ class FrameTable(Table):
 
     @cached_property
     def _whole(self) -> NDArray[Any] | None:
-        """All values of a wide frame, converted at once, or None; blocks of it would have very few rows."""
+        """All values if the frame is wide, converted at once, since blocks would have few rows; else None."""
         if self.n_features <= _MANY_COLUMNS or self.n_rows * self.n_features > _MOST_VALUES:
             return None
         values = self.frame.to_numpy()
@@ -134,7 +134,7 @@ def _repeated_name(X: Any) -> Hashable:
 def open_frame(
     frame: nw.DataFrame[Any], schema: nw.Schema, others: Sequence[int], required: Requirements
 ) -> FrameTable:
-    """Wrap a frame whose columns match the model; raise an error if ``others`` lists non-numeric columns."""
+    """Wrap a frame whose columns match the model; non-numeric columns, ``others``, raise an error."""
     if others:
         columns = list(schema.items())
         listed = ", ".join(f"{name!r} ({dtype})" for name, dtype in [columns[i] for i in others[:5]])

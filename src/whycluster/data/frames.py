@@ -81,7 +81,7 @@ def _with_text_names(columns: Mapping[Hashable, Any]) -> dict[Hashable, Any]:
 
 
 def unique_name(wanted: str, taken: Container[Hashable]) -> str:
-    """Return a name that is not taken, by appending underscores to ``wanted``."""
+    """Append underscores to ``wanted`` until the name is not taken, and return it."""
     while wanted in taken:
         wanted += "_"
     return wanted

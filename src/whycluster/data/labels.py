@@ -43,7 +43,7 @@ def cluster_name(label: Any, shown: str | None = None) -> str:
 
 
 class Labels:
-    """The labels of K clusters, in the order of their energies.
+    """The labels of K clusters, in the order of their codes.
 
     Parameters
     ----------

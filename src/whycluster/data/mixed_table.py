@@ -87,7 +87,7 @@ class ObjectTable(Table):
 
 
 class MixedTable(ObjectTable):
-    """A table of numbers and of categories that the model was fitted on, without missing values."""
+    """A table of numbers and categories, without missing values; the model was fitted on these categories."""
 
     @classmethod
     def open(cls, native: Any, names: list[Hashable], required: Requirements) -> MixedTable:

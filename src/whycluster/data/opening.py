@@ -93,7 +93,7 @@ def _open_array(X: Any, required: Requirements) -> Table:
 
 
 def as_array(X: Any, where: str, name: str) -> NDArray[Any]:
-    """Return anything but a frame or a sparse matrix as an array; raise an error if it is not a table."""
+    """Convert data other than frames and sparse matrices to an array; raise an error if it is not a table."""
     if np.ma.is_masked(X):
         raise InvalidInputError(
             f"{where}: {name} must have no missing values; got a masked array with "

@@ -1,8 +1,8 @@
 """The rows that a user passes in, read as float64 blocks; this module handles NumPy arrays.
 
-A `Table` wraps the user's container. It is never converted as a whole: `Table.read` returns one block
-of rows at a time, so memory does not grow with the number of rows. `opening.open_table` picks the class:
-`ArrayTable` here, and others for sparse matrices, data frames and columns of mixed kinds.
+A `Table` wraps the user's container. The container is never converted as a whole: `Table.read` returns one
+block of rows at a time, so memory does not grow with the number of rows. `opening.open_table` picks the
+class: `ArrayTable` here, and others for sparse matrices, data frames and columns of mixed kinds.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Table(Rows):
         return self.first_row + (row if self.row_numbers is None else int(self.row_numbers[row]))
 
     def slices(self, width: int | None = None) -> Iterator[slice]:
-        """Iterate over all rows in batches. By default, ``width``, the values per row, is n_features."""
+        """Iterate over all rows in batches; ``width`` is the number of values per row, if not n_features."""
         size = max(1, _SCAN_VALUES // (width or self.n_features))
         for start in range(0, self.n_rows, size):
             yield slice(start, min(start + size, self.n_rows))
@@ -107,7 +107,7 @@ class Table(Rows):
             yield rows.start, self.read(rows.start, rows.stop, None, out[:n_rows])
 
     def variances(self) -> Floats | None:
-        """Return the variance of each column in a sample of rows, (d,), or None if some are categorical."""
+        """Return the variances of the columns in a sample of rows, (d,), or None if some are categorical."""
         if self.categories:
             return None
         values = self.take(evenly_spaced(self.n_rows, max(2, _SCAN_VALUES // self.n_features))).to_array()

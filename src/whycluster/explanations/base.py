@@ -155,7 +155,7 @@ class BaseExplanation(ABC):
 
     @cached_property
     def member_clusters(self) -> MemberClusters:
-        """The clusters that have members, and how often each other cluster is the strongest competitor."""
+        """The clusters that have members, and how often members have each cluster as strongest competitor."""
         return group_members(self.cluster_codes, self.competitor_codes, self.is_member, len(self.labels))
 
     @cached_property
@@ -300,12 +300,12 @@ class BaseExplanation(ABC):
         registry.load("report")(self, path, title, n_rows, random_state, ids, left_out)
 
     def verified(self, where: str) -> Self:
-        """Check once that the data are unchanged; return an explanation that does not check it again."""
+        """Check once that the data are unchanged; return an explanation that does not check this again."""
         self.unchanged_table(where)
         return self if self.owns_data else replace(self, owns_data=True)
 
     def unchanged_table(self, where: str) -> Table:
-        """Recompute the evidence; return the data if it is unchanged, and raise an error otherwise."""
+        """Recompute the evidence; return the data if the evidence is unchanged, else raise an error."""
         if not self.owns_data and not is_unchanged(self.energy, self.table, self._query, self.evidence):
             raise InvalidInputError(
                 f"{where}: the data have been changed since they were explained. Explain them again."

@@ -1,4 +1,4 @@
-"""Colors and shapes of clusters in plots and reports; either one is enough to distinguish clusters.
+"""Colors and shapes of clusters in plots and reports; up to seven clusters differ in both.
 
 The colors are those of Okabe and Ito, without yellow, which is hard to see on white. There is one more shape
 than colors, so up to 56 clusters differ in color or shape. Noise is shown as a gray cross, the last color and
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 
 class Color(NamedTuple):
-    """A color on a light and on a dark background."""
+    """A color, in a version for light and one for dark backgrounds."""
 
     light: str
     dark: str

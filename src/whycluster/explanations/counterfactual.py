@@ -1,9 +1,10 @@
 """Counterfactuals: the smallest change that moves a row to another cluster.
 
 They are available for models that separate their clusters by hyperplanes (see `half_spaces`). Only columns
-that the pipeline merely scales can change together; trial changes determine which ones these are. All other
-columns are held fixed in that search and are then changed one at a time. A row exactly on a hyperplane has no
-definite cluster, so each change goes slightly beyond it. Every result is checked with the network itself.
+that the pipeline merely scales can change together; trial changes determine which columns these are. All
+other columns stay fixed in the joint change and are then changed one at a time. A row exactly on a hyperplane
+has no definite cluster, so each change goes slightly beyond it. Every result is checked with the network
+itself.
 """
 
 from __future__ import annotations
@@ -321,7 +322,7 @@ class _Subject:
         return np.array([column for column in self.linear.tolist() if column not in self.held], dtype=np.intp)
 
     def slopes(self, half_spaces: HalfSpaces, columns: Codes) -> Floats:
-        """Return the derivative of each h with respect to each column, (J, C), for changes of size 1."""
+        """Return the derivatives of each h, (J, C), with respect to the columns in the model's units."""
         by_column = np.zeros((len(self.cells), len(half_spaces.h)))
         moved, counts = self.rate != 0.0, self.model.step_scale > 0.0
         np.add.at(by_column, self.model.source[moved], (half_spaces.slopes * self.rate).T[moved])
@@ -330,11 +331,11 @@ class _Subject:
         return np.where(np.abs(g) > _FLAT * whole[:, None], g, 0.0)
 
     def rounding(self, x: Floats, to: int) -> Floats:
-        """Return how large h must be in each row for a model that computes in the table's dtype, (n,)."""
+        """Return, for each row, how large h must be to exceed rounding errors in the table's dtype, (n,)."""
         return self.model.rounding(x, self.model.half_spaces(self.x, to), self.table.dtype)
 
     def nearest(self, cluster: int) -> int:
-        """Return the cluster that the smallest change of free columns leads to, for a row in ``cluster``.
+        """Return the cluster that the smallest change of free columns leads to if the row is in ``cluster``.
 
         The shortest way out of a cluster crosses its nearest hyperplane, regardless of where the other
         hyperplanes are.
@@ -359,7 +360,7 @@ class _Subject:
         return copies.put(rows, columns, values)
 
     def distances(self, changed: Table, to: int) -> Floats:
-        """Return how far copies of the row were moved, (n,), or infinity for copies outside the cluster."""
+        """Return how far copies of the row were moved, (n,), or infinity for those not in cluster ``to``."""
         try:
             x = self.model.read(changed)
         except InvalidInputError:  # the steps do not accept such values
@@ -371,7 +372,7 @@ class _Subject:
         return np.where(inside, far, np.inf)
 
     def try_each(self, columns: Codes, values: Sequence[Any], to: int) -> Floats:
-        """Return how far each of these values alone moves the row, or infinity if it is not enough."""
+        """Return how far each of these values alone moves the row, or infinity if the value is not enough."""
         size = max(1, _MOST_CELLS // len(self.cells))
         found = [np.empty(0)]
         for start in range(0, len(columns), size):
@@ -527,7 +528,7 @@ def _format_cell(value: Any) -> str:
 
 
 def _beyond(distance: Any, size: Any, margin: float) -> Any:
-    """Return how far beyond hyperplanes at this distance a row is moved; ``size`` is the norm of slopes."""
+    """Return how far a row moves beyond hyperplanes at this distance, whose slopes have the norm ``size``."""
     return margin * np.maximum(distance, _TIE * size)
 
 
@@ -610,7 +611,7 @@ def _values_to_try(subject: _Subject, table: Table, column: int) -> list[Any]:
 
 
 def _tried(subject: _Subject, table: Table, to: int) -> dict[int, tuple[Any, float]]:
-    """Return, by nonlinear column, the nearest value that is enough on its own, and its distance."""
+    """Return, for each nonlinear column, the nearest value that is enough on its own, and its distance."""
     pairs = [(c, value) for c in subject.allowed.tolist() for value in _values_to_try(subject, table, c)]
     columns, values = np.array([c for c, _ in pairs], dtype=np.intp), [value for _, value in pairs]
     found = subject.try_each(columns, values, to)
@@ -628,7 +629,7 @@ def _tried(subject: _Subject, table: Table, to: int) -> dict[int, tuple[Any, flo
 
 
 def _first_between(subject: _Subject, column: int, far: float, to: int) -> tuple[Any, float]:
-    """Return the nearest value that is enough, between the current value and the one at distance ``far``."""
+    """Return the nearest value that is enough, on the way from the current value to the one ``far`` away."""
     low, high, best = 0.0, far, (None, math.inf)
     for _ in range(_ROUNDS):
         parts = np.linspace(low, high, _PARTS + 1)

@@ -179,7 +179,7 @@ class Explanation(BaseExplanation):
     def counterfactual(
         self, row: int, to: Any = None, *, within: Iterable[Hashable] | None = None
     ) -> Counterfactual:
-        """Return the smallest change that moves a row to another cluster, in all features and in each alone.
+        """Return the smallest changes, of all features or of only one, that move a row to another cluster.
 
         Counterfactuals are available for models with linear boundaries: k-means and all other
         nearest-centroid models, bisecting k-means, spherical k-means and soft heads, including in a pipeline.

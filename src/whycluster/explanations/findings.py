@@ -31,7 +31,7 @@ from whycluster.explanations.summary import MISSING, ClusterSummary, Summary
 MOST_ROWS = 5000  # maximum number of rows in a sample of members
 N_DISTINCTIVE = 3  # number of features kept for each pair of clusters
 
-_TWO_COMPETITORS = 2 / 3  # least share of members that two named competitors have together
+_TWO_COMPETITORS = 2 / 3  # two competitors are named only if they have this share of members together
 
 _ENOUGH = 10  # number of rows needed for a warning about all clusters
 _ONE_COLUMN = 0.9  # share of all relevance, or of all variance
@@ -61,7 +61,7 @@ class Finding(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Competition:
-    """The competition of the G clusters that have members with all K clusters.
+    """The competition between all K clusters and the G clusters that have members.
 
     Attributes
     ----------
@@ -87,7 +87,7 @@ class Competition:
 
 @dataclass(frozen=True, eq=False)
 class MemberSample:
-    """A sample of at most `MOST_ROWS` members, equally many per cluster and spread evenly over its rows.
+    """A sample of at most `MOST_ROWS` members: up to a fixed number of evenly spaced rows per cluster.
 
     Attributes
     ----------
@@ -118,7 +118,7 @@ def borderline(exp: BaseExplanation) -> NDArray[np.bool_]:
 
 
 def typical_rows(exp: BaseExplanation, cluster_code: int, n: int) -> Codes:
-    """Return the positions of the n members with evidence nearest to the cluster's median, by distance.
+    """Return the n members whose evidence is nearest to the cluster's median, as positions, nearest first.
 
     Members that are equally near up to rounding, such as two with the median halfway between them, keep the
     order of their rows.
@@ -147,9 +147,9 @@ def competition(
 ) -> Competition:
     """Return which clusters compete, and the features that distinguish them.
 
-    Shares refer to all members. Evidence and features refer to a sample of at most 5000 members. It contains
-    equally many members of each cluster that has enough, spread evenly over the cluster's rows. For documents
-    and images, no features are returned.
+    Shares refer to all members. Evidence and features refer to a sample of at most 5000 members. The sample
+    contains equally many members of each cluster that has enough members, spread evenly over the cluster's
+    rows. For documents and images, no features are returned.
 
     Parameters
     ----------
@@ -185,7 +185,7 @@ def competition(
 
 
 def _competitors(share: Floats, codes: Codes, most: int | None) -> Iterator[Codes]:
-    """Yield one competitor of each cluster at a time, (G,): all of them, or the strongest."""
+    """Yield one competitor of each cluster at a time, (G,): all competitors, or the ``most`` strongest."""
     if most is None:
         for j in range(share.shape[1] - 1):
             yield np.where(j < codes, j, j + 1)  # the j-th cluster other than their own

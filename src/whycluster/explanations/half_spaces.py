@@ -1,10 +1,10 @@
 """Clusters separated by hyperplanes, and the smallest step across them.
 
 In a nearest-centroid model, cluster k wins if h_j = s_j - s_k >= 0 for all other clusters j. Each h_j is
-linear in the inputs of the model, so these rows form a polyhedron. The smallest step into it leads to its
-nearest point. Across a single hyperplane, this step is -h_j w_j / |w_j|^2, where w_j is the gradient of h_j.
-Across several hyperplanes, finding the step is a least-distance problem, which Lawson and Hanson solve
-exactly by non-negative least squares ("Solving Least Squares Problems", 1974, chapter 23).
+linear in the inputs of the model, so the points of cluster k form a polyhedron. The smallest step into the
+polyhedron leads to its nearest point. Across a single hyperplane, this step is -h_j w_j / |w_j|^2, where w_j
+is the gradient of h_j. Across several hyperplanes, finding the step is a least-distance problem, which Lawson
+and Hanson solve exactly by non-negative least squares ("Solving Least Squares Problems", 1974, chapter 23).
 """
 
 from __future__ import annotations
@@ -111,9 +111,9 @@ class HalfSpaceModel:
         return HalfSpaces(h, slopes, competitor, loses_ties)
 
     def rounding(self, x: Floats, half_spaces: HalfSpaces, dtype: np.dtype[Any]) -> Floats:
-        """Return a bound of the error of h in each row of x, (n,), for models that compute in this dtype.
+        """Return a bound on the error of h in each row of x, (n,), for models that compute in this dtype.
 
-        Such models do not subtract the offset first, as the network does.
+        Unlike the network, such models do not subtract the offset first.
         """
         if dtype == np.float64:  # like the network
             return np.zeros(len(x))

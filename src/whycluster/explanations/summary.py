@@ -53,7 +53,7 @@ class ClusterSummary(Protocol):
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Summary:
-    """The features that define each cluster: `print` it, or convert it with `to_frame`.
+    """The features that define each cluster. `print` the summary, or convert it with `to_frame`.
 
     Attributes
     ----------
@@ -68,8 +68,8 @@ class Summary:
         feature is the most frequent category in the cluster. The direction is "missing" if most values in the
         cluster are missing and values are missing more often than elsewhere.
     inside, outside : (G, d) the mean value of the feature in the cluster and in all other rows, without
-        missing values. If the direction is a category or "missing", it is the frequency instead. Dates are in
-        days since 1970. The value is NaN if there is nothing to average.
+        missing values. If the direction is a category or "missing", the frequency is given instead. Dates are
+        in days since 1970. The value is NaN if there is nothing to average.
     feature_names : the names of the d features
     """
 
@@ -100,7 +100,7 @@ class Summary:
         return np.take_along_axis(values, order, axis=1).ravel()
 
     def to_frame(self, backend: str | None = None) -> Any:
-        """Return a frame with one row per cluster and feature, with features by decreasing relevance.
+        """Return a frame with one row per cluster and feature; features are sorted by decreasing relevance.
 
         By default, the frame comes from the same library as the data; ``backend`` ("pandas", "polars" or
         "pyarrow") selects a different library.
@@ -226,7 +226,7 @@ class Summary:
 
 
 def _largest(share: Floats, n: int) -> Codes:
-    """Return the columns with the ``n`` largest shares, without negligible ones, but at least one column."""
+    """Return the columns of the ``n`` largest shares that are not negligible, but at least one column."""
     order = np.argsort(-np.abs(share), kind="stable")[:n]
     return order[: max(1, int((np.abs(share[order]) >= _LEAST_SHARE).sum()))]
 

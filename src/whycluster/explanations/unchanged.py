@@ -1,4 +1,4 @@
-"""Check whether data have changed since they were explained, because explanations read them again."""
+"""Check whether data have changed since they were explained, because explanations read the data again."""
 
 from __future__ import annotations
 

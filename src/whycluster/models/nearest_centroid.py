@@ -51,8 +51,8 @@ def nearest_centroid(
         Student's t-distribution)
     labels : (K,) the model's names for its clusters
     feature_names : (d,) the model's names for its columns
-    predict : the model's own prediction, if it is not certain that it predicts the nearest centroid. It is
-        called for every table, and a difference raises an error.
+    predict : the model's own ``predict``, if it might not return the nearest centroid. It is called for every
+        table, and an error is raised if its clusters differ from those of the network.
     kind : the model's class, for messages
     """
     table = open_table(centroids, where="neuralize", name="centroids", model_names=feature_names)
@@ -72,7 +72,7 @@ def nearest_centroid(
 
 
 def from_centroids(model: Any, metric: str = "euclidean", where: str = "neuralize") -> Network:
-    """Return the network of centroids, or of a model with centroids that may predict the nearest one."""
+    """Return the network of centroids, or of a model with centroids, whose predictions are verified later."""
     names = column_names(model, "neuralize", "centroids")
     is_array = isinstance(model, (np.ndarray, list, tuple)) and n_dimensions(model) != 1
     predicts = has_value(model, "predict") and has_value(model, "cluster_centers_")

@@ -1,8 +1,8 @@
 """Networks: clustering models as energies with min-pooling on top (Prop. 1), and queries about rows.
 
-`Query` holds the options of `explain`. `Network` is the base class of all networks; `TableNetwork` is the one
-for rows of features. Those for pipelines, documents and encoders are in the folders ``pipelines``,
-``text`` and ``deep``.
+`Query` holds the options of `explain`. `Network` is the base class of all networks; `TableNetwork` is the
+network for rows of features. The networks for pipelines, documents and encoders are in the folders
+``pipelines``, ``text`` and ``deep``.
 """
 
 from __future__ import annotations
@@ -64,11 +64,11 @@ class Query:
         answer to "why not this one?": its contrast with the cluster that won (in a tree, with the pair of
         nodes that decides most clearly against the target). By default the cluster of each row.
     against : the competitor, for all rows or one per row. Explains why the row is in its cluster rather than
-        in this one. Rows in that cluster itself have evidence and relevance 0.
+        in the competitor. Rows in the competitor have evidence and relevance 0.
     beta : the stiffness of the soft minimum over the competitors. "auto" is 1 / (mean evidence), Eq. 3 of the
         paper; with the sequential rule, it is the stiffness of the model's own probabilities or, if the model
         has none, four times that value. Infinity lets the nearest competitor take all. Contrasts do not use
-        it.
+        beta.
     rule : how the evidence is shared among the competitors: "min-take-most" (the paper's rule), "joint" (one
         denominator for all competitors), "sequential" (features are added one after another, and each is
         credited with what it adds; the most faithful rule for few features, but results can jump where the

@@ -131,7 +131,7 @@ class SquaredDistances(_WithBuffers):
 
 
 class StudentLayer(torch.nn.Module):
-    """s_k = (alpha + 1) / 2 log(1 + d_k^2 / alpha), of squared distances: (n, K) to (n, K)."""
+    """s_k = (alpha + 1) / 2 log(1 + d_k^2 / alpha), computed from squared distances: (n, K) to (n, K)."""
 
     def __init__(self, alpha: float) -> None:
         super().__init__()
@@ -231,7 +231,7 @@ def _squared(energy: SquaredEnergy, clusters: Codes) -> torch.nn.Module:
 
 @build.register
 def _linear(energy: LinearEnergy, clusters: Codes) -> torch.nn.Module:
-    """Return the network of Prop. 6: a linear layer and a minimum, after normalizing the rows for cosines."""
+    """Return the network of Prop. 6: a linear layer and a minimum. For cosines, rows are normalized first."""
     own, competitor = _pairs(clusters, energy.n_clusters)
     detection = _detection(
         energy.directions[own] - energy.directions[competitor], energy.bias[own] - energy.bias[competitor]
@@ -314,7 +314,7 @@ def _compare(energy: Energy, clusters: Codes, *layers: torch.nn.Module) -> torch
 
 
 def _pairs(clusters: Codes, n_clusters: int) -> tuple[Codes, Codes]:
-    """Return all pairs of one of the clusters and a competitor."""
+    """Return all pairs of a cluster in ``clusters`` and one of its competitors."""
     own = np.repeat(clusters, n_clusters - 1)
     return own, np.concatenate([np.delete(np.arange(n_clusters), c) for c in clusters])
 

@@ -2,7 +2,8 @@
 
 In reading order:
 
-- `affine_map`, `affine_form`: represent the output of steps as an affine map of functions of single columns
+- `affine_map`, `affine_form`: represent the output of steps as an affine map of functions of individual
+  columns
 - `steps`, `mllib`: the supported transformers of scikit-learn and of Spark's MLlib
 - `wrapped_energy`, `column_energy`, `mixing`: split energies over the columns instead of the model's features
 - `network`: the network of a pipeline and the table of its rows

@@ -78,7 +78,7 @@ class AffineForm:
 
     @cached_property
     def owner(self) -> Codes:
-        """(m,) the column that each output comes from, or `NO_COLUMN` if not exactly one contributes."""
+        """(m,) the column that each output comes from, or `NO_COLUMN` unless exactly one contributes."""
         if self.matrix is None:
             return self.source
         rows = self._used
@@ -281,7 +281,7 @@ class _Rescaled:
 
 
 def join(forms: Sequence[AffineForm], run: Run) -> AffineForm:
-    """Return a form with the outputs of several forms side by side, which ``run`` must return as well."""
+    """Return a form with the outputs of several forms side by side; ``run`` must return the same outputs."""
     return replace(_join(forms, run), text=frozenset().union(*(form.text for form in forms)))
 
 
@@ -344,13 +344,13 @@ def _join_transformed(forms: Sequence[AffineForm], run: Run) -> AffineForm:
 
 
 def _columns_of(form: AffineForm) -> AffineForm:
-    """Return the columns that a form uses, with values of 0, since no column is mixed."""
+    """Return a form with one output per column that ``form`` uses; the values do not matter and are 0."""
     used = np.unique(form.source)
     return AffineForm(run=_Zeros(len(used)), source=used)
 
 
 def _within(form: AffineForm) -> Codes:
-    """Return the source of each atom as the position of an output of the form below."""
+    """Return the source of each atom, as the position of an output of `below` or of `_columns_of`."""
     return form.source if form.below is not None else np.searchsorted(np.unique(form.source), form.source)
 
 

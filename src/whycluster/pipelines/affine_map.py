@@ -31,7 +31,7 @@ class AffineMap:
     unit: Floats | None = None
 
     def without_offset(self) -> AffineMap:
-        """Return an equivalent map without an offset, unless the offset is too large to keep precision.
+        """Return an equivalent map without an offset, unless removing the offset would lose digits.
 
         Without an offset, blocks of rows need not be copied.
         """

@@ -73,7 +73,7 @@ class MixingEnergy(WrappedEnergy):
     @property
     @abstractmethod
     def work_width(self) -> int:
-        """The number of values per row that `combine` needs in addition to z."""
+        """The number of values per row that `combine` needs as work space, in addition to z."""
 
     @abstractmethod
     def prepare(self, means: Floats) -> None:
@@ -99,7 +99,7 @@ class MixingEnergy(WrappedEnergy):
         self.linear.pull(slope, out)
 
     def with_means(self, means: Floats, sizes: Codes) -> Energy:
-        """Return a copy that uses the means of the members; an empty cluster keeps its shortest point."""
+        """Return a copy that uses the means of the members; an empty cluster keeps its shortest x."""
         found = copy(self)
         found.sizes, found.needs_means = sizes, False
         found.prepare(np.where(sizes[:, None] > 0, means, 0.0))
@@ -138,7 +138,7 @@ def _whole_clusters(energy: Energy, clusters: Parts) -> Parts:
 
 
 class _Prototypes:
-    """Prototypes u of z, and points v of x that map onto them: g = u A, v and g v, each (P, D)."""
+    """Prototypes u of z, with points v of x that map onto them, stored as g = u A, v and g v, each (P, D)."""
 
     def __init__(self, energy: MixingEnergy, squares: SquaredEnergy, starts: Floats) -> None:
         moved = squares.prototypes if squares.offset is None else squares.prototypes - squares.offset
@@ -180,7 +180,7 @@ class MixedSquaresEnergy(MixingEnergy):
 
     @property
     def work_width(self) -> int:
-        """The sums over the clusters and the values of each row's own cluster."""
+        """Work space for sums over the clusters and for the values of each row's own cluster."""
         return (5 if self._pairs is None else 2) * self.n_features
 
     def prepare(self, means: Floats) -> None:
@@ -238,7 +238,7 @@ class MixedKernelEnergy(MixingEnergy):
 
     @property
     def work_width(self) -> int:
-        """The sums over all support vectors and over the own cluster's, and the weights of both sums."""
+        """Work space for sums over all support vectors and over the row's cluster, and for weights."""
         return 5 * self.n_features + 2 * len(self.energy.unit_cluster)
 
     def prepare(self, means: Floats) -> None:
@@ -274,11 +274,11 @@ class MixedTreeEnergy(MixingEnergy):
 
     @property
     def work_width(self) -> int:
-        """The weights of the nodes and one sum."""
+        """Work space for the weights of the nodes and for one sum."""
         return int(self.energy.nodes.n_clusters) + self.n_features
 
     def prepare(self, means: Floats) -> None:
-        """Compute g and v for each node (v near the mean of the members below it) and products of pairs."""
+        """Compute g and v for each node, with v near the mean of the members below, and products of pairs."""
         sizes = [self.sizes[under] for under in self.energy.tree.under]
         starts = np.array(
             [
@@ -316,7 +316,7 @@ class MixedGaussianEnergy(MixingEnergy):
 
     @property
     def work_width(self) -> int:
-        """The slopes of the own component and of another one, and the values that multiply these slopes."""
+        """Work space for the slopes of the row's own component and of another one, with their factors."""
         return 4 * self.n_outputs + 2 * self.n_features
 
     def prepare(self, means: Floats) -> None:
@@ -336,7 +336,7 @@ class MixedGaussianEnergy(MixingEnergy):
         self._halfway -= self._part[:, :, None] * slopes.transpose(1, 0, 2)
 
     def combine(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:
-        """Write sum_k a_k A^T w_k * (x - m_k), where w_k is the mean slope of h_k at z and the reference."""
+        """Write sum_k a_k A^T w_k * (x - m_k), where w_k is the mean of the slopes of h_k at z and at m_k."""
         d, m = self.n_features, self.n_outputs
         z, mine, slope, total, near, pulled, points = carve(scratch, m, m, m, m, m, d, d)
         self.map(x, z)
@@ -372,12 +372,12 @@ class SharedEnergy(MixingEnergy):
     """Any other energy, with the relevance of each feature of z shared among the features of x.
 
     The shares are proportional to |A_ji (x_i - v_i)|, the contribution of x_i to z_j, where v is the mean of
-    all rows. They are never negative, so no denominator is close to zero by cancellation.
+    all rows. The shares are never negative, so no denominator is close to zero by cancellation.
     """
 
     @property
     def work_width(self) -> int:
-        """The relevance of z and the contributions to it."""
+        """Work space for the relevance of z and for the contributions to z."""
         return self.energy.scratch_width + self.n_outputs + self.n_features
 
     def prepare(self, means: Floats) -> None:
@@ -401,7 +401,7 @@ class SharedEnergy(MixingEnergy):
 
 
 class Shares:
-    """Shares the relevance of mixed features among the original features, by their contributions.
+    """Shares the relevance of mixed features among the original features, in proportion to contributions.
 
     Parameters
     ----------
@@ -434,8 +434,8 @@ class Shares:
 class TransformedEnergy(WrappedEnergy):
     """The energy s_k of features y, each an arbitrary function of one mixed feature u = A x + o.
 
-    The relevance of u_j is shared among the features of x by their contributions, as in `SharedEnergy`. The
-    inputs are y and x side by side.
+    The relevance of u_j is shared among the features of x in proportion to their contributions, as in
+    `SharedEnergy`. The inputs are y and x side by side.
 
     Parameters
     ----------

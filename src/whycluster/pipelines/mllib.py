@@ -1,8 +1,8 @@
 """The affine forms of the transformers in Spark's MLlib.
 
 The stages of a `PipelineModel` read and write columns by name. They are first traced backward, from the
-column that the clustering model takes to the user's own columns, which no stage writes. Going forward from
-these columns, the stages are then composed into an `AffineForm`.
+column that the clustering model takes to the user's own columns, which no stage writes. The stages are then
+composed, starting from these columns, into an `AffineForm`.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Source:
     keeps: bool = False
 
     def feature_names(self, known: Sequence[str]) -> list[str]:
-        """Return the names of its features: the given names, or the positions in the vector."""
+        """Return the names of the column's features: the given names, or else the positions in the vector."""
         if self.width is None:
             return [self.name]
         return list(known) if len(known) == self.width else [f"{self.name}_{i}" for i in range(self.width)]
@@ -132,7 +132,7 @@ class StageGraph:
         return _whole(_after(stage, written, forms), n_columns)
 
     def _writer(self, column: str, before: int) -> tuple[int, str] | None:
-        """Return the last stage that writes a column and its spelling there, or None for a user's column."""
+        """Return the last stage that writes a column, with the name it uses, or None for a user's column."""
         for at in reversed(range(before)):
             for written in outputs(self.stages[at]):
                 if self.fold(written) == self.fold(column):
@@ -149,7 +149,7 @@ def _choice(chosen: Codes) -> AffineForm:
 
 
 def _whole(form: AffineForm, n_columns: int) -> AffineForm:
-    """Return the form, without the selection step if it selects all columns in order."""
+    """Return the form, without its selection step if that step selects all columns in order."""
     whole = _is_choice(form) and np.array_equal(form.source, np.arange(n_columns))
     return AffineForm.of_columns(n_columns) if whole else form
 
@@ -330,7 +330,7 @@ class _SideBySide:
 
 @dataclass(frozen=True)
 class _Index:
-    """The position of a category among the known categories; other values become NaN or one more position."""
+    """The position of a category among the known categories; other values map to NaN or an extra position."""
 
     places: dict[str | None, float]
     other: float

@@ -218,7 +218,7 @@ class StagedTable(Table):
         )
 
     def verify(self) -> None:
-        """Check, on the output of the steps, that the last step's network predicts the same as its model."""
+        """Check, on the output of the steps, that the last step and its network predict the same clusters."""
         form, last = self.stages.form, self.stages.last
         for rows in self.slices(form.n_outputs):
             last.open(self.transformed(rows.start, rows.stop, form.run), self.where)
@@ -305,8 +305,8 @@ class StagedTable(Table):
     def _lost_digits(self, stop: int) -> Floats:
         """Return the rounding error of each column, relative to its range in the first rows, (d + 1,).
 
-        Steps compute with float32 for columns of this type. A PCA subtracts the mean after multiplying, which
-        loses digits if a column is far from 0. The last entry, 0, is that of `NO_COLUMN`.
+        For float32 columns, steps compute in float32. A PCA subtracts the mean after multiplying, which
+        loses digits if a column is far from 0. The last entry, 0, is for `NO_COLUMN`.
         """
         lost = np.zeros(self.n_features + 1)
         frame = nw.from_native(self.native, eager_only=True, pass_through=True)
@@ -423,7 +423,7 @@ class StagedTable(Table):
 
 
 def _can_be_read(frame: nw.DataFrame[Any]) -> bool:
-    """Return whether the steps can read a frame that is not pandas, or it cannot be converted to pandas."""
+    """Return whether to pass a non-pandas frame to the steps as it is, instead of converting it to pandas."""
     if not frame.implementation.is_polars():
         return False
     if READS_NAMES_OF_POLARS or hasattr(frame.to_native(), "__dataframe__"):

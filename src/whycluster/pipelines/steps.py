@@ -147,7 +147,7 @@ def transformers_in(steps: Iterable[tuple[str, Any]]) -> list[Any]:
 
 
 def _parts_of(transformer: Any) -> list[tuple[str, Any]]:
-    """Return the named parts of a transformer that combines others, or nothing for other transformers."""
+    """Return the named parts of a transformer that combines several, or [] for any other transformer."""
     if isinstance(transformer, Pipeline):
         return list(transformer.steps)
     if isinstance(transformer, FeatureUnion):
@@ -176,7 +176,7 @@ def _is(transformer: Any, word: str) -> bool:
 def first_transformer(step: Any) -> Any:
     """Return the first transformer in a step that records its number of columns, or None if none does.
 
-    A Pipeline or FeatureUnion only asks its first part, which may be the string 'passthrough'.
+    A Pipeline or FeatureUnion takes the number from its first part, which may be the string 'passthrough'.
     """
     if hasattr(step, "n_features_in_"):
         return step
@@ -378,7 +378,7 @@ def _tfidf(transformer: Any, step: Step, form: AffineForm) -> AffineForm:  # noq
 @_after.register(TfidfVectorizer)
 @_after.register(HashingVectorizer)
 def _vectorizer(vectorizer: Any, step: Step, form: AffineForm) -> AffineForm:
-    """Return the form of one column of text, with a feature for each word."""
+    """Return the form after vectorizing one column of text, with a feature for each word."""
     if isinstance(vectorizer, HashingVectorizer):
         n_words = vectorizer.n_features
     else:

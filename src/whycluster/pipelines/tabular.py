@@ -1,7 +1,7 @@
 """Cluster tables with numeric, categorical and date columns, using a scikit-learn pipeline.
 
-The steps are chosen by the types of the columns. All of them are scikit-learn's own, except for five
-functions that read, fill and weight columns one by one.
+The types of the columns determine the steps. All steps are scikit-learn's own, except for five functions that
+read, fill and weight columns one by one.
 """
 
 from __future__ import annotations
@@ -60,22 +60,23 @@ def pipeline(
     that the following differences carry equal weight: one standard deviation in a numeric column, a different
     category, and a missing value.
 
-    - *numbers*, including booleans, are standardized. Missing values become the median, with an indicator
-      column of 0 and 1.
+    - *numbers*, including booleans, are standardized. Missing values are replaced by the median and marked in
+      an extra column of 0 and 1.
     - *dates*, times and durations become days (since 1970, in UTC) and are then treated as numbers.
     - *categories* (text, categoricals, enums, and text mixed with numbers) become one column per category,
-      with the values 0 and sqrt(1/2), since a change of category changes two of them. Missing values become
-      a category, ``"missing"``.
+      with the values 0 and sqrt(1/2), since a change of category changes two of these columns. Missing values
+      become a category, ``"missing"``.
 
     Some columns are left out, with a `ColumnWarning`:
 
     - columns with a single distinct value, or with no values at all;
     - columns of other types, such as lists, structs or bytes;
     - columns that look like identifiers. If a column has at least ten values, text looks like an identifier
-      if more than 90% of the values are distinct, and integers do if they are all distinct and fill at least
-      90% of the range from the smallest to the largest. With any number of values, integers look like
-      identifiers if the column's name begins or ends with the word id, uuid or guid (``id``, ``customer_id``,
-      ``PassengerId``), or is ``index`` or ``Unnamed: 0``. Floats and dates never look like identifiers.
+      if more than 90% of the values are distinct, and integers look like identifiers if they are all distinct
+      and fill at least 90% of the range from the smallest to the largest. With any number of values, integers
+      look like identifiers if the column's name begins or ends with the word id, uuid or guid (``id``,
+      ``customer_id``, ``PassengerId``), or is ``index`` or ``Unnamed: 0``. Floats and dates never look like
+      identifiers.
 
     Parameters
     ----------
@@ -170,7 +171,7 @@ def encoder(
     max_categories: int | None = 50,
     keep: Sequence[Hashable] = (),
 ) -> ColumnTransformer:
-    """Encode columns as numbers of equal weight, using the first step of `pipeline` fitted to the frame.
+    """Return the first step of `pipeline`, fitted to a frame. It encodes columns as numbers of equal weight.
 
     Parameters
     ----------

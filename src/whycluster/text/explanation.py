@@ -203,7 +203,7 @@ class TextExplanation(BaseExplanation):
         return f"{one.claim()}\n{format_lines(one.lines(n_words), ['word', 'count', 'relevance'], first)}"
 
     def lines(self, n: int) -> list[Line]:
-        """Return lines for the ``n`` strongest words of a single document and one for its other words."""
+        """Return lines for the ``n`` strongest words of a document, and one line for all other words."""
         pairs, order = self.strongest_features()
         top, left = order[:n], order[n:]
         lines = [

@@ -126,7 +126,7 @@ register(_VectorizerFrontEnd())
 
 
 def takes_text(steps: Sequence[tuple[str, Any]]) -> bool:
-    """Return whether the first step is a vectorizer; raise an error if one comes later or in a union."""
+    """Return whether the first step is a vectorizer; raise an error if a union or later step has one."""
     vectorizers = [i for i, (_, step) in enumerate(steps) if isinstance(step, VECTORIZERS)]
     if vectorizers and vectorizers[0] > 0:
         raise UnsupportedModelError(
@@ -151,7 +151,7 @@ def _steps_of(transformer: Any) -> list[tuple[str, Any]]:
 
 
 def _model_network(model: Any) -> Network:
-    """Return the network of the model that follows a vectorizer; raise an error if there is none."""
+    """Return the network of the model after a vectorizer; raise an error if that model has no network."""
     found = adapt_model(model)
     if isinstance(found, AwaitingColumns):
         raise UnsupportedModelError(

@@ -283,7 +283,7 @@ def _group_counts(group: Codes, values: Codes | None, n_groups: int) -> Codes:
 
 
 def _shares(relevance: Floats, document: Codes) -> Floats:
-    """Return relevance as a share of the total absolute relevance of its document."""
+    """Return relevance as a share of the document's total absolute relevance."""
     total = group_sums(document, np.abs(relevance), 0)[document]
     share = np.zeros_like(relevance)
     np.divide(relevance, total, out=share, where=total > 0)

@@ -1,4 +1,4 @@
-"""Map documents to features with a vectorizer and its steps, and relevance back to words.
+"""Map documents to features with a vectorizer and the steps after it, and map relevance back to words.
 
 The steps after the vectorizer map the terms t of a document to features z = A (t - c) + o. Let W be the
 gradient of the explained evidence with respect to z. Since z is linear in t, term i contributes A_i t_i . W,
@@ -47,7 +47,7 @@ class Vectorization(DocumentEncoder):
     lexicon : the vectors of a `WordVectors` step, or None for scikit-learn's vectorizers
     finder : finds the vectorizer's terms in a text
     form : the features that the steps compute from the terms
-    cache : the documents that each thread counted last and their counts, or None if nothing is cached
+    cache : the documents whose terms each thread counted last, with the counts, or None if nothing is cached
     """
 
     step: Step
@@ -58,7 +58,7 @@ class Vectorization(DocumentEncoder):
 
     @classmethod
     def of(cls, step: Step, others: Sequence[tuple[str, Any]]) -> Vectorization:
-        """Trace a fitted vectorizer and the steps after it."""
+        """Return the vectorization of a fitted vectorizer and the steps after it."""
         vectorizer = step.transformer
         check_fitted(*transformers_in(others))
         if isinstance(vectorizer, WordVectors):
@@ -194,7 +194,7 @@ def _check_counts(
     vectorization: Vectorization, table: DocumentTable, start: int, counts: Any, found: Occurrences
 ) -> None:
     """Raise an error if the terms found in the texts differ from those that the vectorizer counts."""
-    if isinstance(vectorization.step.transformer, HashingVectorizer):  # its terms may cancel each other
+    if isinstance(vectorization.step.transformer, HashingVectorizer):  # its counts may cancel out
         return
     finder = vectorization.finder
     document = np.repeat(np.arange(counts.shape[0]), np.diff(counts.indptr))

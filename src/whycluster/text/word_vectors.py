@@ -88,7 +88,7 @@ class WordVectors(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         return Lexicon(vectors, LetterWords(rows, len(vectors)))
 
     def whycluster_form(self, step: Any, form: AffineForm) -> AffineForm:
-        """Return the form after this step on a text column, to which all features then belong."""
+        """Return the form after this step, in which all features belong to the text column that it read."""
         n_features = _check_vectors(self.vectors, "neuralize").shape[1]
         return form.transform_each(step, np.zeros(n_features, dtype=np.intp))
 
@@ -138,7 +138,7 @@ class Lexicon:
         return np.asarray(narrow @ self.vectors[used].astype(np.float64))
 
     def form(self, names: Sequence[str] | None) -> AffineForm:
-        """Return the form from frequencies to means, as frames if the next step was fitted with names."""
+        """Return the form that maps frequencies to means; with ``names``, the means are in a named frame."""
         matrix = np.asarray(self.vectors, dtype=np.float64).T
         run = self.means if names is None else _Named(self.means, list(names))
         return AffineForm.of_columns(len(self.vectors)).map(run, matrix)

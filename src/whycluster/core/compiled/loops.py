@@ -26,7 +26,7 @@ from whycluster.core.rows import Rows
 
 LIBRARY = Path(__file__).with_name("_kmeans.so")
 _LAYOUT = 2  # version of the structures below, as in kmeans.c
-_MOST = 1 << 13  # features or clusters; with more, a tile does not fit in the cache, so NumPy is faster
+_MOST = 1 << 13  # features or clusters; beyond this, a tile does not fit in the cache, so NumPy is faster
 _MOST_VALUES = 1 << 20  # values in all centroids together, for the same reason
 
 
@@ -58,7 +58,7 @@ class Block(ctypes.Structure):
 
 @functools.cache
 def library() -> tuple[Any, int] | None:
-    """Return the compiled loops and the register width in bits, or None if they cannot be used."""
+    """Return the compiled loops and the register width in bits, or None if the loops cannot be used."""
     if os.environ.get("WHYCLUSTER_COMPILED") == "0":
         return None
     try:
@@ -78,7 +78,7 @@ class MemoryLayout:
     ----------
     owner : the arrays that hold the values, kept alive
     columns : (d,) the address of the first number of each column
-    down : the step from row to row, in numbers
+    down : the step from one row to the next, as a count of numbers
     side_by_side : whether the numbers of a row are contiguous
     dtype : the dtype of the numbers
     """
@@ -100,7 +100,7 @@ class MemoryLayout:
 
     @classmethod
     def of_block(cls, x: NDArray[Any]) -> MemoryLayout:
-        """Return the layout of a block, copied if the loops cannot read it."""
+        """Return the layout of a block, or of a copy of it if the loops cannot read the block itself."""
         found = cls.of(x) or cls.of(x.astype(np.float64, order="C"))
         assert found is not None
         return found
@@ -177,8 +177,8 @@ class CompiledKMeans:
     ) -> bool:
         """Assign b rows, beginning with row ``first``, and write the results into contiguous arrays (b,).
 
-        If ``out``, (b, d) in float32 or float64, stored by rows or by columns, is given, write the relevance
-        of the min-take-most rule into it. Return whether all energies and evidence are finite.
+        If ``out`` is given, write the relevance of the min-take-most rule into it; ``out`` is (b, d), float32
+        or float64, stored by rows or by columns. Return whether all energies and evidence are finite.
         """
         block = _block(rows, first, len(cluster))
         block.cluster, block.competitor, block.evidence = map(_at, (cluster, competitor, evidence))

@@ -1,6 +1,6 @@
 """Energies: one file per family of clustering models.
 
-A model gives each point x one energy s_k(x) per cluster and assigns x to the cluster with the lowest one.
+A model gives each point x one energy s_k(x) per cluster and assigns x to the cluster with the lowest energy.
 Each energy has a split over the features, e_k(x), that adds up to s_k(x), except for a constant per cluster
 that belongs to no feature. Most code needs nothing else. Only trees differ: they compare pairs of nodes
 instead of clusters.

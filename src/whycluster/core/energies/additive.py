@@ -1,4 +1,4 @@
-"""Dissimilarities that are sums over the features. A new one needs one small subclass."""
+"""Dissimilarities that are sums over the features. A new dissimilarity needs only a small subclass."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class MixedEnergy(AdditiveEnergy):
 
     Parameters
     ----------
-    prototypes : (K, d) the values of numeric features, and category codes
+    prototypes : (K, d) numeric values and, for categorical features, category codes
     categorical : (d,) which features are categorical
     gamma : the weight of a mismatch
     """
@@ -116,6 +116,6 @@ class MixedEnergy(AdditiveEnergy):
         out[:, self.categorical] = self.gamma * (out[:, self.categorical] != 0.0)
 
     def slope(self, x: Floats, k: int, out: Floats) -> None:
-        """Write 2 (x - mu_k) for numeric features, and 0 for categories, which no small step changes."""
+        """Write 2 (x - mu_k) for numeric features, and 0 for categories, since no small step changes them."""
         np.subtract(x, self.prototypes[k], out=out)
         out *= np.where(self.categorical, 0.0, 2.0)

@@ -40,7 +40,7 @@ class Energy(ABC):
     title = "a custom dissimilarity"  # the family of models, for reports
     gives_probabilities = False  # whether softmax(-s) are the cluster probabilities of the model
     stiffness: float | None = None  # the beta for which exp(-beta s) are densities or probabilities, or None
-    adds_up: bool = True  # whether relevance sums to the evidence: every part of an energy has a feature
+    adds_up: bool = True  # whether relevance sums to the evidence: all of an energy belongs to features
     rounds = False  # whether `combine` may write float32; it still computes in float64
     takes_columns = False  # whether computing is equally fast on rows stored column by column
     needs_means = False  # whether its split depends on the cluster means; see `with_means`
@@ -56,7 +56,7 @@ class Energy(ABC):
 
     @cached_property
     def n_inputs(self) -> int:
-        """The number of values per row, which is not the number of features if pipeline steps come first."""
+        """The number of values per row; after pipeline steps, it differs from the number of features."""
         return self.n_features
 
     def with_means(self, means: Floats, sizes: Codes) -> Energy:  # noqa: ARG002  # for those that need them
@@ -93,7 +93,7 @@ class Energy(ABC):
         return np.arange(self.n_features)
 
     def linearized(self) -> Energy | None:
-        """Return an energy with the same boundaries and linear differences, or None if there is none."""
+        """Return an energy with the same boundaries and linear differences, or None if this is impossible."""
         return None
 
     def step_scale(self) -> Floats:

@@ -43,7 +43,7 @@ class KernelEnergy(Energy):
     ) -> None:
         self.sizes = np.array(sizes)
         self.gamma = float(gamma)
-        # A soft minimum need not resolve the closest support vectors of two clusters; a hard one must.
+        # A soft minimum need not resolve the closest support vectors of two clusters; a hard minimum must.
         near = 0.0 if np.isinf(self.gamma) else 0.1
         self.units = SquaredEnergy(support, scale, near=near, groups=self.unit_cluster)
         self.n_clusters, self.n_features = len(self.sizes), self.units.n_features
@@ -224,7 +224,7 @@ class FloorEnergy(Energy):
     """The energies of K clusters, and a constant energy for noise, that is, for rows far from all clusters.
 
     The constant is split over the features like the energy of a typical member. A feature is therefore
-    evidence for noise if the row differs from the clusters more in this feature than their members do.
+    evidence for noise if the row differs from the clusters more in this feature than members do.
 
     Parameters
     ----------

@@ -8,7 +8,7 @@ from whycluster.core.arrays import Floats
 from whycluster.core.energies.energy import Energy, Parts
 from whycluster.core.errors import InvalidInputError
 
-_MOST_DIGITS = 140  # before or after the decimal point; the squares of longer numbers overflow or vanish
+_MOST_DIGITS = 140  # before or after the decimal point; with more digits, squares overflow or vanish
 
 
 class LinearEnergy(Energy):
@@ -78,7 +78,7 @@ class CosineEnergy(LinearEnergy):
     title = "nearest direction, by cosine"
 
     def __init__(self, directions: Floats) -> None:
-        self.centroids = np.array(directions, dtype=np.float64, order="C")  # of any length
+        self.centroids = np.array(directions, dtype=np.float64, order="C")  # vectors of any length
         largest = np.abs(self.centroids).max(axis=1, keepdims=True)
         if not largest.all():
             raise InvalidInputError(

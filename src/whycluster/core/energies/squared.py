@@ -10,12 +10,12 @@ from whycluster.core.energies.additive import AdditiveEnergy
 from whycluster.core.errors import InvalidInputError
 
 # Up to this ratio of the largest squared centroid to the least squared distance between two centroids,
-# expanding the square keeps ten digits of every difference. Among many centroids, some pair is always close;
-# they keep seven digits, since not expanding is slower by the number of clusters.
+# expanding the square keeps ten digits of every difference. Among many centroids, some pair is always close,
+# so seven digits are enough there, since not expanding the square would be K times as slow.
 _FAR_APART, _MANY, _FAR_APART_OF_MANY = 1e6, 2048, 1e9
 _PAIRS = 1 << 22  # pairs of centroids that are compared at once
 _SMALLEST = np.finfo(np.float64).tiny / np.finfo(np.float64).eps  # smaller squares lose digits
-# With few clusters, products are computed in parts that stay in the cache, which halves the time for 8.
+# With few clusters, products are computed in parts that stay in the cache, which halves the time for K = 8.
 _PART_BYTES = 1 << 18
 # Up to this ratio of offset to spread, expanding the square costs at most four of sixteen digits.
 HARMLESS_OFFSET = 64.0
@@ -149,9 +149,9 @@ def _duplicates(centroids: Floats) -> tuple[Codes, Codes]:
 
 
 def _is_far_apart(centroids: Floats, near: float, groups: Codes) -> bool:
-    """Return whether more than the share ``near`` of the centroids have a neighbor too close for its size.
+    """Return whether more than a fraction ``near`` of centroids are too close to another to expand squares.
 
-    All pairs are compared, except those that are already too far apart in the widest feature.
+    All pairs are compared, except those that are far enough apart in the widest feature alone.
     """
     n_clusters, feature = len(centroids), np.argmax(np.ptp(centroids, axis=0))
     order = np.argsort(centroids[:, feature])
@@ -172,7 +172,7 @@ def _is_far_apart(centroids: Floats, near: float, groups: Codes) -> bool:
 
 
 def _offset(centroids: Floats) -> Floats | None:
-    """Return roughly the median centroid, or None if no offset is needed, since all features are near 0.
+    """Return roughly the median centroid, or None if all features are near 0, so that no offset is needed.
 
     The median keeps a single outlying centroid from shifting the offset or inflating the spread. Without an
     offset, no block has to be copied. The offset is rounded to 20 binary digits, so that data with few

@@ -1,4 +1,7 @@
-"""Models that cannot become a network yet: they record only labels, or not which columns are categorical."""
+"""Models that cannot become a network yet.
+
+Some provide only labels; others do not record which of their columns are categorical.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ class OnlyLabels:
     """A clustering without an exact network, which provides only a label for each row it was fitted on."""
 
     labels: Any  # (n,)
-    kind: str  # where they come from, for messages
+    kind: str  # the source of the labels, for messages
 
 
 @dataclass(frozen=True)
@@ -48,9 +51,9 @@ class AwaitingColumns:
         )
 
     def with_columns_of(self, X: Any) -> Network:
-        """Return the network, with the non-numeric columns of X as the categorical ones.
+        """Return the network, with the non-numeric columns of X as its categorical columns.
 
-        Raise an error if their number does not match the model.
+        Raise an error if the number of these columns does not match the model.
         """
         text = _text_columns(X if self.transform is None else self.transform(X), "explain", "X")
         if len(text) != self.n_categorical:

@@ -2,7 +2,8 @@
 
 An adapter is a function from a fitted model to a `Network`, registered for the class of the model with
 ``@adapt.register``. This folder has one or more modules per library; adapters that need pipelines, documents,
-encoders or our estimators are in those folders. They are imported when a model of their library is passed.
+encoders or our estimators are in those folders. Adapters are imported when a model of their library is
+passed.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def to_network(
     categorical: Sequence[int] | None = None,
     where: str = "neuralize",
 ) -> Network:
-    """Return the network of a model; raise an error if it provides only labels."""
+    """Return the network of a model; raise an error if the model provides only labels."""
     found = find_network(model, metric, () if categorical is None else categorical, where=where)
     if isinstance(found, OnlyLabels):
         raise UnsupportedModelError(
