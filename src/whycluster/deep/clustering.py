@@ -1,4 +1,4 @@
-"""`DeepClustering`, a model that combines a torch encoder and a head that clusters its features."""
+"""`DeepClustering`, a model that combines a torch encoder and a head that clusters the encoder's features."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class DeepClustering:
     encoder : a torch module in evaluation mode, which takes a batch of inputs
     head : the model that clusters the features. It can be an array or tensor of centroids, (K, d); a fitted
         model that `whycluster.neuralize` supports, such as KMeans or KernelKMeans, or a pipeline that ends in
-        one; a ``torch.nn.Linear`` whose softargmax yields probabilities (SCAN, DEPICT); or a `Network`, such
-        as ``wc.neuralize(centers, metric="student")`` for the Student-t head of DEC and IDEC, or
-        ``wc.neuralize(matrix, metric="dot")`` for a softargmax
+        such a model; a ``torch.nn.Linear`` whose softargmax yields probabilities (SCAN, DEPICT); or a
+        `Network`, such as ``wc.neuralize(centers, metric="student")`` for the Student-t head of DEC and IDEC,
+        or ``wc.neuralize(matrix, metric="dot")`` for a softargmax
     layer : the name of the layer whose output provides the features, as in ``encoder.named_modules()``; by
         default, the output of the encoder
     spatial : whether each location in features of shape (n, channels, ...) is a separate point to cluster
@@ -149,7 +149,7 @@ def _numbers(tensor: torch.Tensor, name: str) -> NDArray[Any]:
 
 
 def _with_reference(head: Network, reference: Any) -> Network:
-    """Return a head with the same clusters and evidence that uses the given reference point.
+    """Return a head that uses the given reference point and has the same clusters and evidence.
 
     |x - mu|^2 equals -(2 mu x - |mu|^2) up to a term that all clusters share. With "zero", k-means is
     therefore a linear layer.

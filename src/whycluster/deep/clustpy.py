@@ -37,7 +37,7 @@ def _deep(model: Any) -> Network | OnlyLabels:
 
 
 def _predicts_nearest(model: Any) -> bool:
-    """Return whether a model is of a known class or a subclass that inherits the methods for prediction."""
+    """Return whether a model is of a known class, or of a subclass that inherits its prediction methods."""
     known = next((cls for cls in _NEAREST if isinstance(model, cls)), None)
     return known is not None and all(
         getattr_static(type(model), name, None) is getattr_static(known, name, None)
@@ -46,7 +46,7 @@ def _predicts_nearest(model: Any) -> bool:
 
 
 class _Embedding(torch.nn.Module):
-    """An autoencoder up to its embedding. The layers keep their names."""
+    """The part of an autoencoder that computes the embedding. The layers keep their names."""
 
     def __init__(self, network: Any) -> None:
         super().__init__()
@@ -63,8 +63,8 @@ class _Embedding(torch.nn.Module):
 class _Embedded(DeepNetwork):
     """A network that assigns rows to the nearest center in an embedding, as the model's ``predict`` does.
 
-    ``predict`` casts the embedding to the dtype of the rows. In ClustPy 0.0.3, it truncates the embeddings of
-    integer rows, so a different center may be nearest. For dtypes that may cause truncation, the assigned
+    ``predict`` casts the embedding to the dtype of the rows. In ClustPy 0.0.3, this truncates the embeddings
+    of integer rows, so a different center may be nearest. For dtypes that may cause truncation, the assigned
     clusters are therefore compared with the model's own predictions. This comparison is impossible for
     bfloat16, which NumPy does not support.
     """

@@ -41,7 +41,7 @@ class Inputs:
 
     Attributes
     ----------
-    native : the inputs as given by the user, along the first axis
+    native : the inputs as given by the user, with one input per position along the first axis
     tensor : the inputs as a tensor, without a copy if possible
     where : the public function that was called, for messages
     name : the name of that function's parameter, for messages
@@ -70,7 +70,7 @@ class Inputs:
     def default_batch_size(self) -> int:
         """The default batch size for inputs of this size, such as 16 for images of 224 x 224 pixels.
 
-        Integers may be indices of embeddings, so each of them counts as a vector.
+        Integers may be indices of embeddings, so each integer counts as a vector.
         """
         size = self.tensor[0].numel() * (1 if self.tensor.is_floating_point() else _EMBEDDING_SIZE)
         return max(1, min(_MAX_BATCH_SIZE, _BATCH_VALUES // max(1, size)))
@@ -82,18 +82,18 @@ class Inputs:
         return not is_tensor and column_names(self.native, self.where, self.name) is not None
 
     def describe(self) -> str:
-        """Return the shape and dtype, for messages."""
+        """Return the shape and dtype of the inputs, for messages."""
         return f"shape {tuple(self.tensor.shape)}, {str(self.tensor.dtype).removeprefix('torch.')}"
 
 
 class Encoder:
-    """A torch module up to one of its layers.
+    """A torch module that runs only up to one of its layers.
 
     Parameters
     ----------
     module : the module, whose weights, mode, hooks and gradients stay unchanged
     layer : the name of the layer whose output provides the features, or None for the output of the module
-    pool : None, or "mean" or "max" to pool over all locations of a layer output of shape (n, channels, ...)
+    pool : "mean" or "max" to pool a layer output of shape (n, channels, ...) over all locations, or None
     batch_size : the number of inputs per batch, or None to choose it based on the size of the inputs
     where : the public function that was called, for messages
     """
@@ -120,7 +120,7 @@ class Encoder:
             self.check_layer(layer, where, "layer")
 
     def check_layer(self, name: Any, where: str, parameter: str) -> None:
-        """Raise an error that lists the closest names if the module has no such layer."""
+        """Raise an error that lists the most similar names if the module has no layer of this name."""
         names = [n for n, _ in self.module.named_modules() if n]
         if name in names:
             return
@@ -142,7 +142,7 @@ class Encoder:
 
     @property
     def _has_embedding(self) -> bool:
-        """Whether integers may be indices of embeddings rather than values."""
+        """Whether integer inputs may be indices of embeddings rather than values."""
         return any(isinstance(part, nn.Embedding) for part in self.module.modules())
 
     def slices(self, inputs: Inputs) -> list[slice]:
@@ -178,7 +178,7 @@ class Encoder:
         return features
 
     def trace(self, batch: Tensor, inputs: Inputs, at: str | None) -> Trace:
-        """Record one batch's forward pass for propagating relevance to the layer ``at`` or the inputs."""
+        """Record a batch's forward pass, to propagate relevance to the layer ``at`` (None for the inputs)."""
         if at is None and not batch.is_floating_point():
             raise InvalidInputError(
                 f"{inputs.where}: {inputs.name} must hold floating-point numbers to receive relevance; this "
@@ -248,7 +248,7 @@ class Encoder:
         return locations.mean(2) if self.pool == "mean" else locations.amax(2)
 
     def _run(self, batch: Tensor, where: str) -> Any:
-        """Run the module, but only up to the layer."""
+        """Run the module, but only up to the requested layer."""
         if self.layer is None:
             return self.module(batch)
 
@@ -368,7 +368,7 @@ def _changes_in_training(part: nn.Module) -> bool:
 
 
 def _check_batch(part: NDArray[Any], rows: slice, features: NDArray[Any], inputs: Inputs) -> None:
-    """Raise an error if a batch's features are not finite or their shape differs from earlier batches."""
+    """Raise an error if a batch's features are not finite or have a different shape than earlier ones."""
     if part.shape[1:] != features.shape[1:]:
         raise InvalidInputError(
             f"{inputs.where}: the encoder must return features of the same shape for all inputs; got "

@@ -40,7 +40,7 @@ def channel_axis(shape: tuple[int, ...], kind: str, width: int | None = None) ->
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class DeepExplanation(BaseExplanation):
-    """The relevance of every value of an input, such as a pixel, for its cluster.
+    """The relevance of every value of an input, such as a pixel, for the input's cluster.
 
     `whycluster.explain` returns this explanation for a `whycluster.deep.DeepClustering`. Relevance is in
     units of evidence. The relevance of one input adds up to its evidence, except for the `residual`.

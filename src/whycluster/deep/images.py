@@ -108,7 +108,7 @@ def _normalized(
 
 
 def displayable_images(inputs: Any) -> list[NDArray[Any]] | None:
-    """Return images, each rescaled to the range from 0 to 1, or None if the inputs are not images."""
+    """Return the inputs as images, each rescaled to the range from 0 to 1, or None if they are not images."""
     values = np.asarray(inputs.detach().cpu() if hasattr(inputs, "detach") else inputs, dtype=np.float64)
     if values.ndim != 4 or values.shape[1] not in (1, 3):
         return None

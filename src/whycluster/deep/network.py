@@ -1,4 +1,4 @@
-"""The network of a deep clustering, which combines an encoder, a head that clusters its features, and LRP."""
+"""The network of a deep clustering, which combines an encoder, a head that clusters features, and LRP."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class PointLayout:
 
 
 class DeepNetwork(Network):
-    """The network of a deep clustering, which is explained in terms of the inputs of its encoder.
+    """The network of a deep clustering. Explanations are in terms of the encoder's inputs.
 
     Parameters
     ----------
@@ -183,7 +183,7 @@ class DeepNetwork(Network):
         return encode_points(self.encoder, inputs, self.spatial, self.normalize, self._check_width)
 
     def _with_index(self, rows: NDArray[Any], inputs: Inputs) -> Any:
-        """Return the points. If the inputs are a frame, return a frame with their index."""
+        """Return the points. If the inputs are a frame, the points become a frame with the same index."""
         if self.spatial or not inputs.is_frame:
             return rows
         names = self.head.feature_names or [f"x{i}" for i in range(rows.shape[1])]
@@ -295,7 +295,7 @@ def encode_points(
     encoder, inputs : the encoder and its inputs
     spatial, normalize : as in `DeepClustering`
     check : a function that takes the shape of the features of one input and returns the number of features of
-        a point. None accepts any number.
+        a point; or None to accept any number of features
     """
     features = encoder.features(inputs)
     shape = features.shape[1:]

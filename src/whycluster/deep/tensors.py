@@ -52,7 +52,7 @@ def _read_array(X: Any, where: str, name: str) -> torch.Tensor:
 
 
 def from_numpy(array: NDArray[Any]) -> torch.Tensor:
-    """Return an array as a tensor that shares its memory.
+    """Return an array as a tensor that shares the array's memory.
 
     Torch cannot share the memory of arrays that have negative strides, use a foreign byte order or are
     read-only. Such arrays are copied.

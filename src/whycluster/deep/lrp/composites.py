@@ -21,10 +21,11 @@ class Layer:
     Attributes
     ----------
     kind : "convolution" or "linear"
-    module : the name of the innermost module that computes it, as in ``named_modules()``
-    index, count : its position among all linear operations, from 0, and their number
-    block : one plus the number of max-pooling operations before it, which is the block number in a VGG
-    first : whether it operates directly on the input
+    module : the name of the innermost module that runs the operation, as in ``named_modules()``
+    index, count : the position of the operation among all linear operations, from 0, and the number of all
+        linear operations
+    block : one plus the number of earlier max-pooling operations, which is the block number in a VGG
+    first : whether the operation takes the input of the network directly
     """
 
     kind: str

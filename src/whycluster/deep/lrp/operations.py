@@ -5,7 +5,7 @@ Linear operations with weights use the rules of the composite. All other operati
 - Operations that move values (reshaping, slicing, padding) move relevance back.
 - Elementwise operations (activations, scaling, adding constants) leave relevance where it is.
 - Sums and means of values that depend on the input distribute relevance in proportion to these values, or
-  equally where they are 0.
+  equally where all of them are 0.
 - Maxima pass all relevance to the winner.
 - Products treat the factor that only scales or weights (attention, gates, lengths) as constant.
 - Normalizations treat the deviation that they divide by as constant.
@@ -89,7 +89,7 @@ def _handles(
 ) -> Callable[[Handler], Handler]:
     """Register a handler for these operations that receives the relevance of the first output only.
 
-    If ``with_constant`` is given, it handles the operations between a variable and a constant instead.
+    If ``with_constant`` is given, it is the handler for operations between a variable and a constant.
     """
 
     def register(handler: Handler) -> Handler:
@@ -154,7 +154,7 @@ class MatrixProduct(LinearOperation):
 
     @property
     def ones(self) -> Tensor:
-        """An input of ones with all rows, since rows may have different weights."""
+        """An input of ones in the full shape of ``a``, since rows may have different weights."""
         return torch.ones_like(self.a)
 
     def forward(self, a: Tensor, weight: Tensor) -> Tensor:
@@ -250,7 +250,7 @@ def _apply_rule(
 
 
 def _output_from_relu(output: Variable, R: Tensor, bias: Tensor | None, context: LrpContext) -> Tensor | None:
-    """Return an output without its bias, derived from the ReLU after it, or None if that is impossible.
+    """Derive an output, without its bias, from the ReLU after it; return None if that is impossible.
 
     This is possible only if there is no relevance where the ReLU is 0. Most networks overwrite the output
     with the result of the ReLU, so the output is not kept. Deriving the output avoids computing it again.
@@ -276,7 +276,7 @@ def _is_imprecise(z: Tensor, value: Tensor, bias: Tensor) -> bool:
 
 
 def _product_of_variables(operation: Operation, R: Tensor, context: LrpContext) -> Shares:
-    """Treat a factor that only weights the other as constant; otherwise, split relevance equally."""
+    """If one factor only weights the other, treat it as constant; otherwise, split relevance equally."""
     if operation.name not in ("mm", "bmm"):
         yield from _unknown(operation, [R], context)
         return
@@ -408,7 +408,7 @@ def _proportional(function: Callable[[Tensor], Tensor], x: Tensor, R: Tensor, co
 
 @_handles("max_pool2d_with_indices max_pool3d_with_indices", Keep.INPUTS | Keep.EXTRAS)
 def _max_pool(operation: Operation, R: Tensor, context: LrpContext) -> Shares:
-    """Pass relevance to the maximum of each window, or to the first one on a tie.
+    """Pass relevance to the maximum of each window or, on a tie, to the first maximum.
 
     In windows of zeros, as after a ReLU, all values receive equal shares. A composite may request average
     pooling instead.
@@ -439,13 +439,13 @@ def _max_pool(operation: Operation, R: Tensor, context: LrpContext) -> Shares:
 
 @_handles("maximum minimum", Keep.INPUTS, with_constant=_elementwise)
 def _maximum(operation: Operation, R: Tensor, context: LrpContext) -> Shares:
-    """Pass relevance to the winner of two variables."""
+    """Pass relevance to the winner of each pair of values, with equal shares for ties."""
     return _winner(operation, [R], context)
 
 
 @_handles_outputs_of("amax amin max min adaptive_max_pool2d adaptive_max_pool3d topk sort", Keep.INPUTS)
 def _winner(operation: Operation, relevance: list[Tensor | None], context: LrpContext) -> Shares:  # noqa: ARG001  # independent of the rules
-    """Pass relevance to the winners along the gradient, with equal shares for ties."""
+    """Pass relevance to the winners, as the gradient does, with equal shares for ties."""
     values = _leaves(operation, relevance)
     yield from _gradients(values, _run(operation, values), relevance)
 
@@ -455,7 +455,7 @@ def _winner(operation: Operation, relevance: list[Tensor | None], context: LrpCo
 
 @_handles("mul div", Keep.INPUTS, with_constant=_elementwise)
 def _multiply(operation: Operation, R: Tensor, context: LrpContext) -> Shares:  # noqa: ARG001  # independent of the rules
-    """Treat divisors and factors that only weight the other as constant; else, split relevance equally."""
+    """Treat a divisor, or a factor that only weights the other, as constant; else, split equally."""
     first, second = operation.args[:2]
     factors = [first] if operation.name == "div" else [v for v in (first, second) if not v.scales]
     factors = factors or [first, second]
@@ -515,7 +515,7 @@ def _normalize_groups(
     R: Tensor,
     context: LrpContext,
 ) -> Shares:
-    """Propagate through a normalization of each group, with parameters of the shape ``per_channel``."""
+    """Propagate through a normalization of each group; weights and biases have shape ``per_channel``."""
     arguments, (variable,), grouped = operation.arguments, operation.inputs, (*groups, -1)
     weight, bias = (_reshape(arguments[name], per_channel, R.dtype) for name in ("weight", "bias"))
     weights = scale * torch.ones_like(R).mul_(1.0 if weight is None else weight).reshape(grouped)
@@ -584,7 +584,7 @@ def _batch_scale(arguments: dict[str, Any], dtype: torch.dtype) -> tuple[Tensor,
 
 
 def _epsilon(arguments: dict[str, Any]) -> float:
-    """Return the constant added to a variance, an argument whose name depends on the operator."""
+    """Return the constant that is added to the variance. Its argument name depends on the operator."""
     return float(arguments["eps"] if "eps" in arguments else arguments["epsilon"])
 
 
@@ -655,7 +655,7 @@ def _run(operation: Operation, values: dict[Variable, Tensor]) -> list[Tensor]:
 
 
 def _gradients(values: dict[Variable, Tensor], outputs: list[Tensor], seeds: list[Tensor | None]) -> Shares:
-    """Yield the gradient of the outputs, weighted by the seeds, for each input."""
+    """Yield, for each input, the gradient of the sum of the outputs times the seeds."""
     pairs = [
         (y, seed) for y, seed in zip(outputs, seeds, strict=False) if seed is not None and y.requires_grad
     ]

@@ -91,15 +91,15 @@ class Rule(ABC):
 
 @dataclass(frozen=True)
 class Gamma(Rule):
-    """The LRP-gamma rule, which multiplies contributions with the sign of the output by 1 + gamma.
+    """The LRP-gamma rule: contributions of the same sign as the output are multiplied by 1 + gamma.
 
     For non-negative inputs and a positive output, this is the usual rule with weights w + gamma max(0, w).
     The generalization uses c + gamma max(0, c) for a positive output and c + gamma min(0, c) for a negative
-    one. No denominator gets close to 0, even if contributions cancel.
+    output. No denominator gets close to 0, even if contributions cancel.
 
     Parameters
     ----------
-    gamma : a number of at least 0; with 0, all contributions count equally
+    gamma : a number of at least 0; with 0, all contributions stay unchanged
     """
 
     gamma: float = 0.25
@@ -131,7 +131,7 @@ class Gamma(Rule):
 class Epsilon(Rule):
     """The LRP-epsilon rule.
 
-    All contributions count equally, and epsilon absorbs relevance where they nearly cancel.
+    All contributions stay unchanged, and epsilon absorbs relevance where contributions nearly cancel.
 
     Parameters
     ----------
@@ -179,7 +179,7 @@ class ZPlus(Rule):
 
 @dataclass(frozen=True, eq=False)
 class ZBox(Rule):
-    """The LRP-zB rule for pixels, which measures contributions relative to the smallest that bounds allow.
+    """The LRP-zB rule for pixels: contributions are relative to the smallest that the bounds allow.
 
     Parameters
     ----------
@@ -230,7 +230,7 @@ class WSquare(Rule):
     """The LRP-w^2 rule, which distributes relevance in proportion to the squared weights."""
 
     def propagate(self, linear: LinearOperation, relevance: Tensor, z: Tensor | None, biases: bool) -> Tensor:  # noqa: ARG002  # independent of the inputs
-        """R_i = w^2^T s, s = R / (1 w^2)."""
+        """Apply R_i = V^T s, s = R / (1 V), where V holds the squared weights and 1 is an input of ones."""
         return _propagate_by_weight(linear, relevance, linear.weight.square())
 
 
@@ -239,7 +239,7 @@ class Flat(Rule):
     """The LRP-flat rule, which assigns equal relevance to all inputs that an output depends on."""
 
     def propagate(self, linear: LinearOperation, relevance: Tensor, z: Tensor | None, biases: bool) -> Tensor:  # noqa: ARG002  # independent of the inputs
-        """R_i = 1^T s, s = R / (1 1)."""
+        """Apply R_i = V^T s, s = R / (1 V), where V has the shape of the weights and 1 and V are all ones."""
         return _propagate_by_weight(linear, relevance, torch.ones_like(linear.weight))
 
 

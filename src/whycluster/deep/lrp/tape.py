@@ -157,7 +157,7 @@ class Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]  # untyped in to
         return variable
 
     def find(self, tensor: torch.Tensor) -> Variable | None:
-        """Return the variable of a tensor, or None if it does not depend on the input."""
+        """Return the variable of a tensor, or None if the tensor does not depend on the input."""
         variable: Variable | None = self._variables.get(tensor)
         if variable is None and any(
             _overlap(tensor, other) for other in self._changed.get(_storage(tensor), [])
@@ -198,7 +198,7 @@ class Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]  # untyped in to
     def _begin(
         self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[Operation | None, list[torch.Tensor]]:
-        """Return the operation, or None if it uses no variables, and the tensors that it changes."""
+        """Return the operation (None if it uses no variables) and the tensors that it changes."""
         taken: list[tuple[Variable, torch.Tensor]] = []
 
         def to_variable(x: Any) -> Any:

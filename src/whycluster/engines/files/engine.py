@@ -1,9 +1,9 @@
 """`explain_dataset`: explain tables larger than memory, reading from files and writing results to files.
 
 A run makes two passes over all parts. The first pass measures the quantities that depend on all rows; it is
-skipped if there are none. The second pass explains the parts and writes the results of each part to its own
-file. While one batch is being explained, the next batch is read and the previous one is written, so memory
-use does not depend on the number of rows.
+skipped if there are no such quantities. The second pass explains the parts and writes the results of each part
+to its own file. While one batch is being explained, the next batch is read and the previous batch is written,
+so memory use does not depend on the number of rows.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def explain_dataset(
     workers : how many parts to process at a time; "auto" means one per processor, up to 8
     overwrite : whether to replace the results of an earlier run, even one with a different model or options
     durable : sync files to disk before they get their final names, so that no finished result is lost if the
-        power fails. Without it, a run that is resumed recognizes damaged results and writes them again
+        power fails. Without this option, a resumed run recognizes damaged results and writes them again
     target, against, beta, rule, threshold, background : the query; see `whycluster.Query`. ``target`` and
         ``against`` are one cluster for all rows. ``beta="auto"`` requires a first pass over the files. A
         number makes that pass unnecessary, unless other quantities have to be measured, as for a PCA or the
@@ -192,7 +192,7 @@ def check_apart(folder: Path, data: Any, parts: list[FilePart]) -> None:
 
 
 def _options_to_json(request: ExplainRequest) -> dict[str, Any]:
-    """Return the query as JSON values, with a hash of the population if it was measured on a background."""
+    """Return the query as JSON values. A population measured on a background is included as a hash."""
     names = ("target", "against", "beta", "rule", "threshold")
     options = {name: _option_to_json(getattr(request.query, name)) for name in names}
     if request.population is not None:
@@ -210,7 +210,7 @@ def _option_to_json(value: Any) -> str | None:
 
 @contextmanager
 def _explaining_write_errors(folder: Path) -> Iterator[None]:
-    """Add to write errors that the finished parts are complete, and how to resume the run."""
+    """Make the messages of write errors say that finished parts are complete and how to resume."""
     try:
         yield
     except OSError as error:
@@ -297,7 +297,7 @@ class FilesEngine(Engine[list[FilePart], FilePart, None, DatasetExplanation]):
         return Population.none(self.request.network.energy) if total is None else total
 
     def _measure_rest(self, parts: list[FilePart]) -> Population:
-        """Return the sum over all parts, in order, starting from the sum that a stopped run saved."""
+        """Measure the parts that a stopped run did not measure, add them to its sum, and return the sum."""
         before, stored = self._measured_before(parts)
         rest = [part for part in parts if part.name not in before]
         numbers, measured = {part.name: number for number, part in enumerate(rest)}, {*before}
@@ -329,16 +329,16 @@ class FilesEngine(Engine[list[FilePart], FilePart, None, DatasetExplanation]):
         return total.so_far[1]
 
     def _measured_before(self, parts: list[FilePart]) -> tuple[list[str], Any]:
-        """Return the unchanged parts that a stopped run has measured, and the stored sum over them."""
+        """Return the parts that a stopped run measured, and their sum, if it can still be used."""
         stored = self.results.state.measured
         names, inputs = {part.name for part in parts}, stored.get("inputs", {})
         changed = any(name not in names or self.plan.identities[name] != i for name, i in inputs.items())
-        if not stored or changed or stored["invalid"] != self.request.invalid:  # different rows were left out
+        if not stored or changed or stored["invalid"] != self.request.invalid:  # other rows were skipped
             return [], None
         return list(inputs), stored["population"]
 
     def _check_same_parts(self, before: dict[str, Any], without: list[str]) -> None:
-        """Raise an error if parts changed since they were measured, except for parts that failed then."""
+        """Raise an error if parts changed since they were measured; parts that failed then may change."""
         now = self.plan.identities
         changed = sorted(
             name for name in {*before, *now} if before.get(name) != now.get(name) and name not in without
@@ -407,14 +407,14 @@ class FilesEngine(Engine[list[FilePart], FilePart, None, DatasetExplanation]):
     def _counted(
         self, part: FilePart, explained: Iterator[tuple[Any, PartResult]], total: Aggregate
     ) -> Iterator[tuple[Any, PartResult]]:
-        """Yield the same items after adding them to the aggregate; the part's name seeds the priorities."""
+        """Yield the items unchanged after adding them to ``total``; the part's name seeds the priorities."""
         rng = np.random.default_rng(list(hashlib.sha256(part.name.encode()).digest()[:16]))
         for batch, result in explained:
             total.add(result, rng, self.reservoir)
             yield batch, result
 
     def _batches(self, part: FilePart, columns: list[str]) -> Generator[tuple[int, Any]]:
-        """Yield the number of the first row of each batch and the batch; the next batch is read ahead."""
+        """Yield each batch after the number of its first row; the next batch is read in advance."""
         first_row = 0
         n_ahead = 0 if self.reader.is_one_batch(part) else 1
         with closing(ahead(self.reader.read(part, columns), n_ahead)) as batches:
@@ -424,7 +424,7 @@ class FilesEngine(Engine[list[FilePart], FilePart, None, DatasetExplanation]):
                 self.pool.tick(batch.num_rows)
 
     def _find_done(self, parts: list[FilePart]) -> set[str]:
-        """Return the names of the parts that an earlier run has finished; reads their results."""
+        """Return the names of the parts that an earlier run has finished, after reading their results."""
         done = set()
 
         def check(part: FilePart) -> None:
@@ -438,7 +438,7 @@ class FilesEngine(Engine[list[FilePart], FilePart, None, DatasetExplanation]):
         return done
 
     def _is_done(self, part: FilePart) -> bool:
-        """Return whether an earlier run has finished a part; if so, add it to the sample."""
+        """Return whether an earlier run has finished a part; if so, add its sample to the reservoir."""
         if self.results.output == "rows":
             return self.results.is_written(part)
         found = self.results.finished_aggregate(part)
@@ -447,10 +447,10 @@ class FilesEngine(Engine[list[FilePart], FilePart, None, DatasetExplanation]):
         return found is not None
 
     def _check_others(self) -> None:
-        """Warn about earlier results of other parts; raise an error if they belong to the same files.
+        """Warn about earlier results of parts that this call does not have, or raise an error.
 
-        The same file can have a different part name in each call, because names depend on the common folder
-        of all files.
+        An error is raised if such results belong to a file that this call has under another part name. The
+        part name of a file can differ between calls, because it depends on the common folder of all files.
         """
         others = self.results.others()
         if not others:

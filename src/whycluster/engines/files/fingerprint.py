@@ -18,7 +18,7 @@ _HOLDERS = (tuple, list, set, frozenset)
 
 
 def fingerprint(model: Any, network: Network, where: str) -> str:
-    """Return a hash of the network's parameters or, if it cannot be saved, of the model."""
+    """Return a hash of the network's parameters or, if the network cannot be saved, of the model."""
     try:
         return digest(network)
     except UnsupportedModelError:

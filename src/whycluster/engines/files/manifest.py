@@ -1,6 +1,6 @@
 """The records of finished results: number of rows, size and checksum.
 
-They show after a power cut, or years later, whether a file is still what was written.
+The records show whether a file still has the contents that were written, even after a power cut or years.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ _CHUNK = 1 << 20  # bytes read at a time
 
 
 class FileRecord(NamedTuple):
-    """What is recorded of a finished file.
+    """The record of a finished file.
 
     Attributes
     ----------
     rows : the number of rows; None if the file is a summary
     size : the number of bytes
-    crc32 : their checksum, in hexadecimal
+    crc32 : the CRC-32 checksum of all bytes, in hexadecimal
     """
 
     rows: int | None
@@ -32,7 +32,7 @@ class FileRecord(NamedTuple):
         return cls(rows, path.stat().st_size, _checksum(path))
 
     def matches(self, path: Path) -> bool:
-        """Return whether a file still has the recorded contents; reads the whole file."""
+        """Read the whole file, and return whether it still has the recorded contents."""
         try:
             return path.stat().st_size == self.size and _checksum(path) == self.crc32
         except OSError:

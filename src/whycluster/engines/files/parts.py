@@ -62,7 +62,7 @@ class FilePart(ABC):
 
     @abstractmethod
     def look(self) -> tuple[Any, int | None]:
-        """Return the pyarrow schema and the number of rows, or None if it is unknown without reading them."""
+        """Return the pyarrow schema and the number of rows; the number is None if the file does not store it."""
 
     @abstractmethod
     def batches(self, columns: Sequence[Any], n_rows: int) -> Generator[Any]:
@@ -74,7 +74,7 @@ class FilePart(ABC):
 
 @final
 class ParquetPart(FilePart):
-    """A Parquet file, read by row group; one batch is decoded at a time."""
+    """A Parquet file, of which one batch at a time is read and decoded."""
 
     def look(self) -> tuple[Any, int]:
         """Return the schema and the number of rows from the footer."""
@@ -158,7 +158,7 @@ class TextPart(FilePart):
         )
 
     def _header(self) -> bytes:
-        """Return the first line and its line break, or the start of a very long line."""
+        """Return the first line with its line break, or only the start of the line if it is very long."""
         start = b""
         with self._stream() as file:
             while b"\n" not in start and len(start) < _LONGEST_HEADER and (more := file.read(_PIECE)):
@@ -173,7 +173,7 @@ def _block_size(header: bytes) -> int:
 
 
 def _has_several(header: bytes, sign: str) -> bool:
-    """Return whether the first line of a file separates several column names."""
+    """Return whether the first line of a file contains several column names."""
     quoted = header.startswith(b'"') and header.count(b'"') % 2 == 1  # a line break in the first name
     names = re.sub(rb'"[^"]*"', b"", header)
     return quoted or sign.encode() in names
@@ -252,7 +252,7 @@ class FragmentPart(FilePart):
 
 
 class PartError(Exception):
-    """A part cannot be read or does not match the other parts, which can still be explained."""
+    """Raised if a part cannot be read or does not match; other parts can still be explained."""
 
 
 @contextmanager
@@ -444,7 +444,7 @@ def _check_listable(pattern: str, where: str) -> None:
 
 
 def _root(given: str) -> Path:
-    """Return the folder, or the path before the first wildcard; results keep the paths below it."""
+    """Return the folder or, for a pattern, the path before the first wildcard."""
     if Path(given).is_dir():
         return _absolute(Path(given))
     return _absolute(Path(*itertools.takewhile(lambda part: not is_pattern(part), Path(given).parts)))
@@ -508,7 +508,7 @@ def _fragments(dataset: Any, where: str) -> list[FilePart]:
 
 
 def _above_keys(folder: str) -> str:
-    """Return the folder above partition folders such as year=2020, which may have siblings."""
+    """Return the folder above all partition folders, such as year=2020, since these may have siblings."""
     parts = Path(folder).parts
     first = next((i for i, part in enumerate(parts) if "=" in part), len(parts))
     return str(Path(*parts[:first]))

@@ -34,7 +34,7 @@ class ModelColumns(NamedTuple):
     text : the positions of columns that hold text
     only_text : the positions of columns that must hold text, because no step before the model encodes them
     any_kind : whether columns may hold something other than numbers
-    network : the network for tables with named columns; it ignores names that are not text
+    network : the network for tables whose column names are text, without names that are not text
     """
 
     n_features: int
@@ -294,7 +294,7 @@ def as_read(found: Any, part: FilePart, kind: Kind) -> Any:
 
 
 def _supported(found: Any) -> Any:
-    """Return the type to read a non-numeric column as; pyarrow cannot select rows of string views."""
+    """Return the type to read a non-numeric column as. String views are replaced by supported types."""
     import pyarrow as pa
 
     others = {"null": pa.string(), "string_view": pa.large_string(), "binary_view": pa.large_binary()}
@@ -363,7 +363,7 @@ def _choose(model: ModelColumns, columns: Any, ids: list[str], schemas: Mapping[
 
 
 def _numeric_columns(wanted: int, ids: list[str], schemas: Mapping[str, Any]) -> list[str]:
-    """Return the numeric columns of the first part that has ``wanted`` of them, or else of the first part."""
+    """Return the numeric columns of the first part with ``wanted`` such columns, else of the first part."""
     found = [
         [entry.name for entry in schema if entry.name not in ids and kind_of_arrow(entry.type) in _NUMERIC]
         for schema in schemas.values()

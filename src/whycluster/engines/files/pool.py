@@ -67,7 +67,7 @@ class PartPool:
 
 
 class _StoppedError(Exception):
-    """Another part failed."""
+    """Raised to stop a thread after another part has failed."""
 
 
 def _raise(error: BaseException | None) -> None:

@@ -99,7 +99,7 @@ def _quantiles(aggregate: Aggregate) -> dict[str, Any]:
 
 
 class Footer(NamedTuple):
-    """The facts in the footer of a result."""
+    """The number of rows, the owner and the number of invalid rows, as stored in the footer of a result."""
 
     n_rows: int
     run: str  # the run and the part that the result belongs to
@@ -197,11 +197,11 @@ class ResultFiles:
         return pa.Table.from_arrays(columns, schema=schema), n_invalid
 
     def _schema(self, part: FilePart) -> Any:
-        """Return the schema of the results of a part; columns that cannot be null are written faster.
+        """Return the schema of the results of a part.
 
-        The result columns cannot be null if all rows were measured and invalid rows raised errors. This
-        depends on how the run began, not on the call that resumes it, so all results of a run have the same
-        schema.
+        Columns are declared as not null where possible, because such columns are written faster. This is
+        possible if all rows were measured and invalid rows raised errors. It depends on how the run began,
+        not on the call that resumes it, so all results of a run have the same schema.
         """
         import pyarrow as pa
 

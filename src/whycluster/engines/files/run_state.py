@@ -2,8 +2,9 @@
 
 A result is written to ``_whycluster.tmp`` and gets its final name only once it is complete and synced to
 disk. The file ``_whycluster.json`` describes the run, so that results of different models or options are
-never mixed. It lists the finished results with their checksums and, at the end, that all of them are there.
-Tools that read folders of Parquet files ignore names that begin with an underscore.
+never mixed. The file also lists the finished results with their checksums. At the end of the run, it records
+whether all results are complete. Tools that read folders of Parquet files ignore names that begin with an
+underscore.
 """
 
 from __future__ import annotations
@@ -138,7 +139,7 @@ class RunState:
         self.save()
 
     def read(self) -> dict[str, Any]:
-        """Return the description in the folder; empty if there is none."""
+        """Return the description in the folder, or an empty dict if there is no description."""
         path = self.folder / _DESCRIPTION
         if not path.exists():
             return {}
@@ -156,7 +157,7 @@ class RunState:
         return dict(facts)
 
     def _remove(self, found: dict[str, Any]) -> None:
-        """Remove the results of another run, and nothing else; its description lists them no longer."""
+        """Remove the results of another run, and nothing else, after removing them from its description."""
         self._facts = {**found, "results": {}, "complete": False}
         self.save()
         folders = set()
@@ -189,15 +190,15 @@ class RunState:
 
     @property
     def measured(self) -> dict[str, Any]:
-        """The parts that a stopped run has measured, and the sum over them; empty if there are none."""
+        """The parts that a stopped run has measured, and their sum; empty if there are no such parts."""
         return dict(self._facts["measured"])
 
     def forget_progress(self) -> None:
-        """Forget the parts measured so far, once all parts are measured; the next `save` writes this."""
+        """Remove the sum over the parts measured so far from the description; the next `save` writes this."""
         self._facts["measured"] = {}
 
     def save(self, **figures: Any) -> None:
-        """Add figures to the description, and write it to the folder unless it is there already."""
+        """Add figures to the description, and write the description to the folder if it has changed."""
         self._facts["figures"].update(figures)
         self._run_id = None if figures else self._run_id
         text = json.dumps(self._facts, indent=1)
@@ -224,7 +225,7 @@ class RunState:
         self._saving_took = self._saved_at - begun
 
     def expect(self, parts: list[str], n_to_do: int) -> None:
-        """Record the names of all results, and that the folder is incomplete if any are to be written."""
+        """Record the names of all results; mark the folder as incomplete if any of them must be written."""
         self._facts["parts"] = sorted({*self._facts["parts"], *parts})
         self._facts["complete"] = self._facts["complete"] and not n_to_do
         self.save()
@@ -243,19 +244,19 @@ class RunState:
         return name in self._facts["results"]
 
     def is_unchanged(self, name: str) -> bool:
-        """Return whether a result was finished and still has the same contents; reads the whole file."""
+        """Return whether a result was finished and still has the same contents, after reading the file."""
         return self.is_listed(name) and FileRecord(**self._facts["results"][name]).matches(self.folder / name)
 
     @contextmanager
     def writing(self, name: str) -> Iterator[Path]:
-        """Give a temporary path to write to; the file gets its final name if no error occurs."""
+        """Yield a temporary path to write to; the file gets its final name if no error occurs."""
         with self.temporary(name) as path:
             yield path
             self._place([name])
 
     @contextmanager
     def temporary(self, name: str) -> Iterator[Path]:
-        """Give a temporary path to write to, for `add`; the file is removed if an error occurs."""
+        """Yield a temporary path to write to, for `add`; the file is removed if an error occurs."""
         temporary = self.folder / _TEMPORARY / name
         for path in (name, f"{_TEMPORARY}/{name}"):
             if not self.contains(path):
@@ -274,8 +275,8 @@ class RunState:
     def add(self, name: str, rows: int | None = None) -> None:
         """Take over a complete result that was written to its `temporary` path.
 
-        Results get their final names together, about once per second: many small files would otherwise spend
-        most of the time waiting for the disk.
+        Results get their final names together, about once per second. Otherwise, a run with many small files
+        would spend most of its time waiting for the disk.
         """
         record = FileRecord.of(self.folder / _TEMPORARY / name, rows)
         with self._lock:
@@ -289,7 +290,7 @@ class RunState:
 
     @contextmanager
     def committing(self) -> Iterator[None]:
-        """Give all results that are added their final names at the end, even if an error occurs."""
+        """At the end, give final names to all results that were added, even if an error occurred."""
         try:
             yield
         except BaseException:
@@ -300,7 +301,7 @@ class RunState:
             self._commit()
 
     def finish(self, complete: bool) -> None:
-        """Describe the folder once more, after all results have their final names."""
+        """Record whether the folder is complete, once all results have their final names."""
         self._facts["complete"] = complete
         self.save()
 
@@ -328,7 +329,7 @@ class RunState:
 
 
 def _is_intact(facts: Any) -> bool:
-    """Return whether a description has the right types; its readers check the values."""
+    """Return whether the contents of a description have the right types; their values are checked later."""
     if facts["format"] != FORMAT or not all(type(facts[name]) is kind for name, kind in _KINDS.items()):
         return False
     figures, measured = facts["figures"], facts["measured"]
@@ -341,7 +342,7 @@ def _is_intact(facts: Any) -> bool:
 
 
 def _lock(file: IO[bytes], where: str) -> bool:
-    """Lock a file until it is closed or the process ends; return whether that succeeded."""
+    """Lock a file until it is closed or the process ends; return whether it could be locked."""
     try:
         import fcntl
     except ImportError:  # Windows

@@ -62,7 +62,7 @@ class _Stage:
             close()
 
     def _make(self) -> bool:
-        """Produce an item when there is room for it; return whether there may be more."""
+        """Produce an item when there is room for it; return whether there may be more items."""
         self.room.acquire()
         if self.stopped:
             return False

@@ -21,10 +21,10 @@ class DatasetVerification:
     Attributes
     ----------
     folder : the folder of the results
-    n_files, n_rows : the number of files that the run lists, and of their rows
+    n_files, n_rows : the number of files that the run lists, and the total number of rows in these files
     is_complete : whether the run has finished all parts
-    missing : listed files that are not there
-    changed : listed files with other contents than those that were written
+    missing : listed files that do not exist
+    changed : listed files whose contents differ from what was written
     extra : other files that a reader of the folder would take for results
     """
 
@@ -53,7 +53,7 @@ class DatasetVerification:
 
 
 def verify_dataset(path: str | os.PathLike[str]) -> DatasetVerification:
-    """Check that a folder written by `explain_dataset` is complete and that no file changed.
+    """Check that a folder written by `explain_dataset` is complete and that no file has changed.
 
     All files are read and compared with the checksums in ``_whycluster.json``.
 
@@ -91,7 +91,7 @@ def verify_folder(folder: Path, where: str) -> DatasetVerification:
 
 
 def _visible_files(folder: Path) -> Iterator[str]:
-    """Yield the files that tools read as results: those without a leading underscore or dot."""
+    """Yield the files that tools read as results: names without a leading underscore or dot."""
     for place, folders, files in os.walk(folder):
         folders[:] = [name for name in folders if not name.startswith(("_", "."))]
         for name in files:
