@@ -21,8 +21,8 @@ _NEEDS = 'whycluster: the command needs {}: pip install "whycluster[cli]"'
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code.
 
-    The code is 0 for success, 2 for a mistake in the options or the data, and 1 for any other error
-    or if ``verify`` finds one.
+    The code is 0 for success, 2 for a mistake in the options or the data, and 1 for any other error,
+    or if ``verify`` finds a problem.
     """
     try:
         from whycluster.cli.commands import run

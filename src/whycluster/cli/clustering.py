@@ -41,7 +41,7 @@ class CommandOptions:
     file : the table
     k : the number of clusters, or None to use the elbow method
     labels : the column that holds existing clusters, or None to create new clusters
-    columns : the columns to cluster by; if empty, all columns are used
+    columns : the columns to use for clustering; if empty, all columns are used
     ignore : the columns to leave out
     id : the column that identifies the rows, or None if unknown
     seed : the random seed
@@ -124,7 +124,7 @@ class ClusteredTable:
         return find_cluster(self.network, text, option)
 
     def position(self, name: str) -> int:
-        """Return the position of the row with this identifier, or with this number if rows are unnamed."""
+        """Return the position of the row with this identifier, or row number if there are no identifiers."""
         if self.ids is not None:
             return self._position_by_id(self.ids, name)
         if self.id_problem:
@@ -339,9 +339,10 @@ def _raise_unknown(option: str, name: str, known: Sequence[str]) -> NoReturn:
 def _find_ids(
     frame: pl.DataFrame, left_out: dict[str, str], options: CommandOptions
 ) -> tuple[pl.Series | None, str]:
-    """Return the column that identifies the rows, or None and the reason if identifiers are ambiguous.
+    """Return the column that identifies the rows (None if there is none) and a problem, or "".
 
-    This is the column named by the option, or the only complete column that looks like an identifier.
+    The column is the one named by the option, or the only complete column that looks like an identifier. A
+    problem is reported if several columns look like identifiers, or if the only one contains duplicates.
     """
     if options.id is not None:
         return frame[options.id], ""

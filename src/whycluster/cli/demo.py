@@ -22,7 +22,7 @@ features of a wine adds up to its evidence."""
 
 
 def demo() -> str:
-    """Explain a pipeline that standardizes and clusters the wine data, as text for the terminal."""
+    """Return an explanation, as text, of a pipeline that standardizes and clusters the wine data."""
     wine = load_wine()
     model = make_pipeline(StandardScaler(), KMeans(3, n_init=10, random_state=0)).fit(wine.data)
     exp = explain(model, wine.data, feature_names=wine.feature_names)

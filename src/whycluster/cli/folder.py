@@ -105,7 +105,7 @@ class _FolderClusters:
     Attributes
     ----------
     network : the network of the clusters
-    columns : the columns that the network takes, or None to use those that it was fitted on
+    columns : the columns that the network takes, or None to use the columns that it was fitted on
     ids : the columns that identify the rows
     description : how the clusters were obtained, for the user
     left_out : for each column that is not used, the reason
@@ -122,7 +122,7 @@ class _FolderClusters:
     sample: RowSample | None = None
 
     def describe(self, n_rows: int) -> str:
-        """Describe how the clusters were obtained, with the number of rows used unless it is all rows."""
+        """Describe how the clusters were obtained; add how many rows were used if that is not all rows."""
         n = n_rows if self.sample is None else self.sample.rows.height
         return self.description + f", fitted on {display.count(n, 'row')}" * (n < n_rows)
 

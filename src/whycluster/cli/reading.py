@@ -1,4 +1,4 @@
-"""Read tables from files and report problems in one line."""
+"""Read tables from files, and report each problem on one line."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from whycluster.data.missing import MISSING_WORDS
 _PREVIEW = 1 << 16  # number of bytes that are checked before a file is read
 _LONGEST_HEADER, _PIECE = 1 << 26, 1 << 20  # bytes
 _LONGEST_VALUE = (1 << 31) - 1  # characters; Python's default, 131,072, is shorter than some headers
-_EXPANDED, _RATIO = 1 << 28, 100  # bytes, and times the compressed size; compressed files may reach either
+_EXPANDED, _RATIO = 1 << 28, 100  # bytes, or times the compressed size, whichever is larger
 _TYPE_ROWS = 10_000  # number of rows for inferring column types; all rows if later rows contradict the types
 _CHECKED_VALUES = 1000  # number of values checked in a text column
 _ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)?)?")
@@ -90,7 +90,7 @@ class TableFile:
 
     @property
     def literal_path(self) -> str:
-        """The absolute path, in which polars expands no home folder and recognizes no address."""
+        """The absolute path, which polars neither expands (as it does "~") nor takes for a URL."""
         return os.path.abspath(self.path)
 
     def open(self) -> IO[bytes]:
@@ -184,7 +184,7 @@ def _first_line(error: Exception) -> str:
 
 
 def _most_expanded(file: TableFile) -> int:
-    """Return how many bytes the contents of a compressed file may have."""
+    """Return the maximum number of bytes that a compressed file may expand to."""
     return max(_EXPANDED, _RATIO * file.path.stat().st_size)
 
 
@@ -246,7 +246,7 @@ def _has_wide_integers(column: pl.Series) -> bool:
 
 
 def _is_regular(file: TableFile, frame: pl.DataFrame) -> bool:
-    """Return whether polars, which read the frame, reads the file as Python's csv module does.
+    """Return whether ``frame``, which polars read, has the rows that Python's csv module would read.
 
     polars fills blank lines and rows that are too short with missing values, and misreads stray quotes.
     """
@@ -267,8 +267,8 @@ def _has_quotes(file: TableFile) -> bool:
 def _rewritten(file: TableFile, n_columns: int) -> io.BytesIO:
     """Return the rows in UTF-8, as Python's csv module reads them, without blank lines.
 
-    An error is raised if a row has another number of values than the header. In a file with a single column,
-    a blank line is a missing value.
+    An error is raised if the number of values in a row differs from the number of names in the header. In a
+    file with a single column, a blank line is a missing value.
     """
     text = io.StringIO(newline="")
     reader, writer = _csv_reader(file, _lines(file)), csv.writer(text, delimiter=file.separator)
@@ -332,7 +332,7 @@ def _utf8_content(file: TableFile) -> Any:
 
 
 def _in_memory(content: bytes) -> io.BytesIO:
-    """Return a file with a byte order mark, so that polars does not take it for compressed data."""
+    """Return a file in memory, with a byte order mark so that polars does not take it for compressed data."""
     return io.BytesIO(codecs.BOM_UTF8 + content.removeprefix(codecs.BOM_UTF8))
 
 

@@ -112,7 +112,7 @@ def _draw(parts: list[FilePart], data: str) -> RowSample:
 
 
 def _sampled(schemas: Mapping[FilePart, pa.Schema], failed: list[str]) -> tuple[pl.DataFrame, int]:
-    """Return the sample and its step, reading columns that turn out to hold codes as text."""
+    """Return the sample and its step; columns that turn out to hold codes are read as text."""
     n_failed = len(failed)
     try:
         return _every_nth(schemas, failed)
@@ -225,7 +225,7 @@ def _has_codes(text: pa.Array) -> bool:
 def _as_numbers(text: pa.Array, guess: pa.DataType) -> pa.Array:
     """Convert text to integers if possible, else to floats.
 
-    Identifiers converted to floats would not be recognized, and large identifiers would become equal.
+    As floats, identifiers would not be recognized, and large identifiers that differ could become equal.
     """
     if not pa.types.is_floating(guess):  # fractions cannot become integers
         with suppress(pa.ArrowInvalid):

@@ -25,7 +25,7 @@ _SAMPLE_BYTES = 64 << 20  # the maximum size of the samples of all clusters
 class Aggregate:
     """The means of d features, and a sample of the rows, for each of K clusters.
 
-    Each row draws a random number, its priority. The sample of a cluster consists of the m rows with the
+    Each row gets a random number, its priority. The sample of a cluster consists of the m rows with the
     smallest priorities. So samples of several parts can be merged into one that is still uniform.
 
     Attributes
@@ -37,8 +37,8 @@ class Aggregate:
     priority, sample : (K, m) and (K, m, d) the priority and the relevance of the sampled rows. If a cluster
         has fewer than m rows, the unused places hold infinity and NaN
     limit : (K,) the largest priority that was considered. Rows with larger priorities were left out, because
-        other parts had enough rows with smaller ones. If those parts are removed later, the sample still
-        includes only rows up to this limit
+        other parts had enough rows with smaller priorities. If those parts are removed later, the sample
+        still includes only rows up to this limit
     """
 
     size: NDArray[np.intp]

@@ -28,7 +28,7 @@ OutputT = TypeVar("OutputT")
 
 
 class Engine(ABC, Generic[PartsT, PartT, ResultT, OutputT]):
-    """A way to explain a table in parts: it takes parts and returns results.
+    """An engine, which explains a table in parts: it takes parts and returns results.
 
     The type parameters are the collection of all parts, one part, the explanations of one part, and the
     results of a run.
@@ -50,7 +50,7 @@ class Engine(ABC, Generic[PartsT, PartT, ResultT, OutputT]):
 
     @abstractmethod
     def measure_all(self, parts: PartsT) -> Any:
-        """Measure every part and return the sum: a `Population` or, in a lazy engine, a deferred one."""
+        """Measure every part and return the sum, a `Population`; in a lazy engine, the sum is deferred."""
 
     @abstractmethod
     def explain_all(self, parts: PartsT, population: Any) -> OutputT:

@@ -95,7 +95,7 @@ class ExplainRequest:
         return cls(network, where, replace(query, background=None), coded, invalid, feature_names, name)
 
     def measure_background(self, background: Any, names: Sequence[Hashable] | None = None) -> ExplainRequest:
-        """Return the request with the population measured on ``background``, or unchanged if it needs none.
+        """Return the request with the population of ``background``, if the request needs a population.
 
         The columns of ``background`` are matched by name with the columns of the model or, if the model has
         no column names, with ``names``.
@@ -132,7 +132,7 @@ class ExplainRequest:
         return attribution.measured(self.coded, self.network.energy, self.population).beta
 
     def with_population(self, population: Population | None) -> ExplainRequest:
-        """Return the request with a population measured on all rows, or unchanged if it is None."""
+        """Return the request with a population measured on all rows, or the same request if it is None."""
         if population is None:
             return self
         if not population.sizes.any():
@@ -274,9 +274,9 @@ class ExplainRequest:
         return np.asarray(~refused[np.arange(raw.n_features), flaws].any(axis=1))
 
     def _clean_row(self, raw: Table, flaws: NDArray[np.int8]) -> Table | None:
-        """Return a row that can be explained, or None if none is found.
+        """Return a row that can be explained, or None if no such row is found.
 
-        It is a row of the part whose flaws are replaced with values from other rows.
+        The flaws of a row of the part are replaced with values from other rows.
         """
         cleanest = np.argsort((flaws > 0).sum(axis=1), kind="stable")
         for attempt in range(min(_ATTEMPTS, len(cleanest))):
@@ -329,7 +329,7 @@ def population_to_json(population: Population) -> dict[str, Any]:
 
 
 def check_for_all_rows(query: Query, where: str) -> None:
-    """Raise an error if a query has a cluster per row, because a part cannot tell which rows it holds."""
+    """Raise an error if a query has a cluster per row, because parts do not know their row numbers."""
     for option, clusters in (("target", query.target), ("against", query.against)):
         shape = (len(clusters),) if isinstance(clusters, (list, tuple)) else getattr(clusters, "shape", ())
         if len(shape) > 0:

@@ -39,9 +39,9 @@ class Check:
     ----------
     name : the name of the check
     value : the measured value
-    limit : the largest value that passes
+    limit : the largest value that passes, or the smallest if ``at_least`` is True
     meaning : the value in words
-    at_least : whether ``limit`` is the smallest value that passes instead of the largest
+    at_least : whether the value must be at least ``limit``, rather than at most
     """
 
     name: str
@@ -193,9 +193,9 @@ def randomization(
 ) -> Check:
     """Check that the relevance depends on the model, by shuffling the centroids.
 
-    The shuffle assigns the coordinates, in standard deviations, to other features and mirrors half of them.
-    The value is the mean rank correlation of each row's relevance before and after the shuffle. A value near
-    0 is expected; 1 means that the relevance does not depend on the model.
+    The shuffle moves each coordinate of the centroids, in standard deviations, to another feature and mirrors
+    half of the coordinates. The value is the mean rank correlation of each row's relevance before and after
+    the shuffle. A value near 0 is expected; 1 means that the relevance does not depend on the model.
 
     Parameters
     ----------
@@ -325,7 +325,7 @@ def _half_mirrored(n: int, rng: np.random.Generator) -> Floats:
 
 
 def _rank_correlation(a: Floats, b: Floats) -> Floats:
-    """Return Spearman's correlation of each pair of rows, (n,), or 0 if a row consists only of ties."""
+    """Return Spearman's correlation of each pair of rows, (n,), or 0 if the values of a row are all equal."""
     a, b = rankdata(a, axis=1), rankdata(b, axis=1)
     a, b = a - a.mean(axis=1, keepdims=True), b - b.mean(axis=1, keepdims=True)
     size = np.sqrt((a**2).sum(axis=1) * (b**2).sum(axis=1))

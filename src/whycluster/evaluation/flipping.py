@@ -20,7 +20,7 @@ from whycluster.explanations.explanation import Explanation
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Flipping:
-    """Flipping curves, which show how soon rows stay in their clusters as features are added by relevance.
+    """Flipping curves: how soon rows stay in their clusters as features are added in order of relevance.
 
     Attributes
     ----------
@@ -243,6 +243,6 @@ def _check_density(density: ConditionalKDE, subject: Subject) -> None:
         )
     if not np.array_equal(density.categorical, subject.categorical):
         raise InvalidInputError(
-            f"{subject.where}: sampler must treat the same features as categorical as the model does; it "
-            "does not. Pass background=... instead, or ConditionalKDE(codes, categorical=...)."
+            f"{subject.where}: sampler and model must have the same categorical features; theirs differ. "
+            "Pass background=... instead, or ConditionalKDE(codes, categorical=...)."
         )

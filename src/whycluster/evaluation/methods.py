@@ -38,8 +38,8 @@ class Method:
     needs : the part of the clustering that the method uses: "nothing", the "labels" of rows, or the
         "energies"
     relevance_of : returns the relevance of each feature for each row of a subject, given a random seed
-    requires : the package that the method needs, which is also the name of the extra that installs it, or ""
-        if it needs none
+    requires : the name of the package that the method needs, which is also the name of the extra that
+        installs the package; "" if the method needs no package
     """
 
     title: str
@@ -156,7 +156,7 @@ def _without_each(subject: Subject, sampler: Sampler, random_state: int) -> Floa
 
 
 def _gradient(subject: Subject, rows: Floats) -> Floats:
-    """Return the gradient of f_c at any rows, where c is the cluster of the same row in the subject."""
+    """Return the gradient of f_c at any rows, where c is the cluster of the subject's row at that place."""
     assert subject.network is not None
     return outputs.gradient(subject.network.energy, ArrayTable.of(rows), subject.cluster)
 
@@ -166,7 +166,7 @@ def _squared_gradient(subject: Subject, random_state: int) -> Floats:  # noqa: A
 
 
 def _integrated_gradients(subject: Subject, random_state: int) -> Floats:  # noqa: ARG001  # the signature of all methods
-    """Return x times the mean gradient at the midpoints of ten steps from the origin."""
+    """Return x times the mean gradient at the midpoints of ten equal steps from the origin to x."""
     total = np.zeros_like(subject.rows)
     for step in range(_IG_STEPS):
         total += _gradient(subject, subject.rows * ((step + 0.5) / _IG_STEPS))

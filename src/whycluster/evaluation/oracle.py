@@ -15,11 +15,12 @@ _DRAWS = 50  # number of completions for estimating the probability of each cand
 
 
 def greedy(subject: Subject, sampler: Sampler, random_state: int) -> Floats:
-    """Return relevance whose next feature is always the one most likely to keep the row in its cluster.
+    """Return relevance that ranks features in the order of the greedy oracle.
 
-    This order optimizes the quantity that Algorithm 1 measures. It is therefore not an explanation but a
-    practical upper bound. An order that plans several steps ahead could still be better. The cost is
-    quadratic in the number of features.
+    At each step, the oracle adds the feature that is most likely to keep the row in its cluster. This order
+    optimizes the quantity that Algorithm 1 measures. It is therefore not an explanation but a practical upper
+    bound. An order that plans several steps ahead could still be better. The cost is quadratic in the number
+    of features.
     """
     d = subject.n_features
     relevance = np.empty_like(subject.rows)

@@ -206,7 +206,7 @@ def _check_varying(rows: Floats, names: Sequence[Hashable]) -> None:
 
 
 def _columns(rows: Floats, categorical: Known) -> tuple[Codes, Floats]:
-    """Return the feature of each wide column and, for categorical features, the code of its category."""
+    """Return, for each column of `_widen`, its feature and, if categorical, the code of its category."""
     source: list[int] = []
     code: list[float] = []
     for i, is_category in enumerate(categorical):

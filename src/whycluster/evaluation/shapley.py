@@ -1,4 +1,4 @@
-"""Shapley values of the assignment, the strongest baseline at a hundred times the cost of the paper's rule.
+"""Shapley values of the assignment: the strongest baseline, at 100 times the cost of the paper's rule.
 
 The value of a set S of features is the probability that a row stays in its cluster if all features outside S
 come from a random row of the data.

@@ -10,7 +10,7 @@ from whycluster.pipelines.wrapped_energy import WrappedEnergy
 
 
 class ShuffledEnergy(WrappedEnergy):
-    """s_k(T x) with (T x)_i = factor_i x_order(i) + shift_i.
+    """The energy s_k(T x), where (T x)_i = factor_i x_order(i) + shift_i.
 
     For k-means, this shuffles the coordinates of the centroids.
 

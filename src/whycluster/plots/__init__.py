@@ -1,7 +1,7 @@
 """Plots of explanations and results with matplotlib.
 
 Most functions draw into ``ax`` and return it. ``exp.plot.row(0)`` is the same as ``plots.row(exp, 0)``.
-Without ``ax``, they create a new figure, which is not registered with pyplot; save it with
+Without ``ax``, these functions create a new figure, which is not registered with pyplot; save it with
 ``ax.figure.savefig("why.png")``. `clusters` and `images` return an array of axes if they draw several panels.
 `draw_grid` returns a figure.
 

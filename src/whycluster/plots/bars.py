@@ -59,7 +59,7 @@ def row(exp: BaseExplanation, row: int = 0, n_features: int = 10, ax: Axes | Non
     one = exp[row]
     lines, evidence = one.lines(int(n_features)), float(one.evidence[0])
     n_single = sum(line.single for line in lines)
-    # Half a line separates the single features, the combined features, and the sum
+    # Half a line separates the individual features, the combined features, and the sum
     places = [i + 0.5 * (i >= n_single) for i in range(len(lines))]
     last = len(lines) + 0.5 * (n_single < len(lines)) + 0.5
     ax = style.open_axes(ax, where, 6.4, style.LINE * (last + 2.2) + 0.75)
@@ -144,7 +144,7 @@ def draw_bars(
 ) -> None:
     """Draw bars that start at 0, each with its number, and hatch negative bars.
 
-    If ``rest`` is False, lines that combine several features show only a number.
+    If ``rest`` is False, a combination of several features gets only a number instead of a bar.
     """
     for line, y in zip(lines, places, strict=True):
         if not (line.single or rest):
@@ -171,7 +171,7 @@ def draw_bars(
 
 
 def draw_sum(ax: Axes, value: float, y: float) -> Any:
-    """Draw a dark bar for a sum below a line, and return the text beside the bar."""
+    """Draw a line and, below the line, a dark bar for a sum; return the text beside the bar."""
     ax.barh(y, value, _HEIGHT, color=ax.xaxis.label.get_color(), alpha=0.8, gid="sum")
     ax.axhline(y - 0.75, color=style.GRAY, linewidth=0.6)
     return _write_number(ax, value, y, None)

@@ -1,4 +1,4 @@
-"""Draw heat maps of images, as a grid with one row per image or as single maps in the user's Axes."""
+"""Draw heat maps of images, as a grid with one row per image or as individual maps in the user's Axes."""
 
 from __future__ import annotations
 

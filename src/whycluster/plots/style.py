@@ -91,7 +91,7 @@ def cut_all(names: Iterable[Any], longest: int = _LONGEST) -> list[str]:
 
 
 def _cut_around(text: str, others: Sequence[str], longest: int) -> str:
-    """Return the word in which a text differs from others, and as much of its two ends as fits."""
+    """Return the word in which a text differs from others, with as much of the text's two ends as fits."""
     start = _common_prefix(others)
     stop = len(text) - _common_prefix([other[start:][::-1] for other in others])
     while start > 0 and text[start - 1].isalnum():
@@ -104,7 +104,7 @@ def _cut_around(text: str, others: Sequence[str], longest: int) -> str:
 
 
 def _common_prefix(texts: Sequence[str]) -> int:
-    """Return the number of letters with which all texts begin."""
+    """Return the number of letters in the longest prefix that all texts share."""
     differ = (i for i, letters in enumerate(zip(*texts, strict=False)) if len(set(letters)) > 1)
     return next(differ, min(map(len, texts)))
 

@@ -239,7 +239,7 @@ class Contents(ABC):
         return [row for pair in self.listed for rows in pair for row in rows]
 
     def ids_of(self, rows: Sequence[int]) -> list[str]:
-        """Return the ids of some rows, from the option, from a pandas index, or as positions in the data."""
+        """Return the ids of some rows: the given ids, the pandas index, or else positions in the data."""
         if self.options.ids is None:
             return clean_names(self.exp.names_of_rows(rows))
         return clean_names([self._given_ids[row] for row in rows])
@@ -381,7 +381,7 @@ class Contents(ABC):
         return None if np.isnan(share) else f"{share:.0%}"
 
     def competition(self) -> dict[str, Any]:
-        """Describe the strongest competitors of each cluster and their shares of its members."""
+        """Describe the strongest competitors of each cluster, each with its share of the members."""
         shares = self.groups.competitor_share
         competitors = [
             [k for k in np.argsort(-share, kind="stable").tolist() if share[k] >= LEAST_SHARE][:N_COMPETITORS]
@@ -408,5 +408,5 @@ class Contents(ABC):
         return None
 
     def features_between(self, pairs: Sequence[tuple[int, int]]) -> list[list[str]]:
-        """Return the features that best separate a cluster from a competitor, for pairs (group, code)."""
+        """Return, for each pair (group, code), the features that best separate the two clusters."""
         return [[] for _ in pairs]

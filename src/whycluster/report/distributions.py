@@ -95,7 +95,7 @@ class Distributions(NamedTuple):
         return labels
 
     def _bars(self, i: int, inside: Floats, outside: Floats) -> list[dict[str, Any]]:
-        """Return the categories that are most frequent inside or outside, followed by all others combined."""
+        """Return the most frequent categories inside or outside a cluster, then all others combined."""
         shares = [c / max(1.0, c.sum()) for c in (inside, outside)]
         order = np.argsort(-np.maximum(*shares), kind="stable")[:_MAX_BARS]
         drawn = [c for c in order.tolist() if shares[0][c] or shares[1][c]]

@@ -153,7 +153,7 @@ class TableContents(Contents):
         return texts[:n], texts[n:]
 
     def features_between(self, pairs: Sequence[tuple[int, int]]) -> list[list[str]]:
-        """Return the features that best separate a cluster from a competitor, for pairs (group, code)."""
+        """Return, for each pair (group, code), the features that best separate the two clusters."""
         features = [[i for i in self._competition.feature[pair].tolist() if i >= 0] for pair in pairs]
         names = iter(self._names([i for some in features for i in some]))
         return [[next(names) for _ in some] for some in features]

@@ -1,4 +1,4 @@
-"""Show explanations in a notebook, with the clusters and bars for the first rows, without scripts."""
+"""Show explanations in a notebook: the clusters, and bars for the first rows, as HTML without scripts."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ LARGEST_HALF = 32768.0  # the largest number in a row is scaled to this value; h
 
 
 def pack(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Encode the arrays among the values for JSON, from which `page.js` creates typed arrays."""
+    """Encode the arrays among the values as JSON values, from which `page.js` creates typed arrays."""
     return {key: _packed(value) if isinstance(value, np.ndarray) else value for key, value in data.items()}
 
 
@@ -32,7 +32,7 @@ def smallest_codes(values: NDArray[Any]) -> NDArray[Any]:
 
 
 def smallest_floats(values: NDArray[Any]) -> NDArray[Any]:
-    """Store numbers in single precision, unless some numbers are too large or too small for it."""
+    """Store numbers in single precision, or in double precision if some are too large or too small."""
     with np.errstate(over="ignore", under="ignore"):
         single = values.astype(np.float32)
     subnormal = np.abs(single) < np.finfo(np.float32).tiny  # these numbers would lose digits

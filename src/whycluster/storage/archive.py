@@ -171,7 +171,7 @@ class ArchiveReader:
         return array
 
     def _check_shape(self, name: str, shape: tuple[int, ...], axes: str) -> None:
-        """Raise an error unless the shape matches the lengths of these axes so far."""
+        """Raise an error unless the shape has these axes and matches the lengths of axes read so far."""
         lengths = dict(self.lengths)
         fits = len(shape) == len(axes)
         for letter, length in zip(axes, shape, strict=False):
@@ -268,7 +268,7 @@ def read(path: Path) -> ArchiveReader:
 
 
 def _memory() -> float:
-    """Return the machine's memory in bytes, or infinity if it is unknown; sparse files can claim any size."""
+    """Return the machine's memory in bytes, or infinity if unknown; a file could claim to be larger."""
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):

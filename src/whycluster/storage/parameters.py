@@ -1,7 +1,7 @@
 """The parameters of each energy that are stored in files, and the values that they may have.
 
 An energy that is reconstructed from these parameters computes bit-identical results, since it derives all
-other attributes from them and keeps them in C order.
+other attributes from these parameters, and its arrays are in C order.
 """
 
 from __future__ import annotations
@@ -85,7 +85,8 @@ class ParameterSet:
     Attributes
     ----------
     parameters : the parameters by the names of the constructor's arguments
-    error : returns a description of the problem with a combination of values, or None if it is valid
+    error : a function that describes the problem with a combination of values, or returns None if there is no
+        problem
     """
 
     parameters: dict[str, Parameter | NestedParameter]

@@ -201,7 +201,7 @@ def _write_explanation(exp: BaseExplanation, data: bool) -> ArchiveWriter:
 
 
 def _names(exp: Explanation) -> list[Any] | None:
-    """Return the names of the rows, or None if the rows have no names or contain them."""
+    """Return the names of the rows, or None if the rows have no names or the names are part of the rows."""
     positions = range(len(exp)) if exp.positions is None else exp.positions.tolist()
     return None if exp.row_names is None else [exp.row_names[position] for position in positions]
 
@@ -271,7 +271,7 @@ class _AbsentEnergy(Energy):
 
 
 def _take_query(stored: ArchiveReader) -> dict[str, Any]:
-    """Return the rule, beta and threshold of an explanation; raise an error if they do not match."""
+    """Return the rule, beta and threshold of an explanation; raise an error if they contradict each other."""
     rule = stored.choice("rule", (*RULES, SOFT))
     beta, threshold = (stored.object(name, stored.fact(name, *_NUMBER)) for name in ("beta", "threshold"))
     if (beta is None) != (rule == CONTRAST) or not (beta is None or (type(beta) is float and beta > 0)):

@@ -96,8 +96,8 @@ def explain_anndata(
         ("PCs" for "X_pca", otherwise the same name); None for the expression. "auto" selects the
         representation that the neighbors were computed from if it has loadings, otherwise "X_pca" if that has
         loadings, and otherwise None
-    n_pcs : how many of the scores to use; by default as many as the neighbors were computed from, or all of
-        them if that number is unknown
+    n_pcs : how many of the scores to use; by default, the number that the neighbors were computed from, or
+        all scores if that number is unknown
     key_added : the name under which results are written
     output : "top" for the strongest genes of each cell, as ``obsm["why_genes"]`` (their current positions
         among the genes) and ``obsm["why_relevance"]``; "layer" for the relevance of all genes as
@@ -107,7 +107,7 @@ def explain_anndata(
     cells : a mask, positions or names of cells. If given, return an `Explanation` of these cells in terms of
         the genes that have loadings, and write nothing. A mask that is a pandas Series is matched by its
         index
-    chunk_size : how many cells to explain at a time; by default as many as have about 4 million values
+    chunk_size : how many cells to explain at a time; by default, enough cells for about 4 million values
     copy : whether to return a copy with the results and leave ``adata`` unchanged
     overwrite : whether to replace earlier results of the same name; otherwise, such results raise an error
     target, against, beta, rule, threshold, background : the query; see `whycluster.Query`. ``target`` and
@@ -154,7 +154,7 @@ class AnnDataEngine(
 
     Attributes
     ----------
-    request : the request to answer; by default its query has the group of every cell
+    request : the request to answer; by default, its query explains each cell for its own group
     model : the surrogate of the groups, and the expression of all cells
     """
 
@@ -165,7 +165,7 @@ class AnnDataEngine(
     def of(
         cls, model: GeneModel, groups: CellGroups, query: Query, fidelity_expression: str
     ) -> AnnDataEngine:
-        """Make the engine; ``fidelity_expression`` is where the user finds the fidelity of the surrogate."""
+        """Make the engine; warnings say that ``fidelity_expression`` gives the fidelity of the surrogate."""
         network, name = model.network(groups), model.table.name
         request = ExplainRequest.of(network, WHERE, query, name=name, fidelity_expression=fidelity_expression)
         if query.target is None:
@@ -173,9 +173,9 @@ class AnnDataEngine(
         return cls(request, model)
 
     def measure(self, part: CellRows) -> Population:
-        """Measure some cells in the features that the surrogate was fitted to.
+        """Measure some cells, in terms of the features that the surrogate was fitted to.
 
-        The mean expression is always that of all cells, which was computed when the model was fitted.
+        The mean expression is always the mean over all cells, which was computed when the model was fitted.
         """
         model = self.model
         found = attribution.population(model.surrogate.energy, select(model.fitted_to, part))
@@ -246,7 +246,7 @@ def _positions(cells: Any, adata: Any) -> Codes:
 
 
 def _in_order(cells: Any, names: Any) -> Any:
-    """Return a mask in the order of the cells, matched by the names in its index; return others unchanged."""
+    """Return a mask with names in its index in the order of the cells; return other masks unchanged."""
     import pandas as pd  # a dependency of anndata
 
     if not isinstance(cells, pd.Series) or not pd.api.types.is_bool_dtype(cells):

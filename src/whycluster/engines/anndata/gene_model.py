@@ -115,7 +115,7 @@ def _fit_scores(table: Table, groups: CellGroups, basis: _Basis) -> GeneModel:
 
 
 def _fit_genes(table: Table, groups: CellGroups) -> GeneModel:
-    """Fit the surrogate to the expression of a sample of cells, because it needs a dense array."""
+    """Fit the surrogate to the expression of a sample of cells, since fitting needs a dense array."""
     (sums,) = _sums(table, [groups.codes], len(groups.labels))
     sample = sample_rows(groups.codes, max(1, _DENSE // table.n_features), np.random.RandomState(0))
     surrogate = Surrogate().fit_rows(table.take(sample).to_array(), groups.column.iloc[sample], WHERE)
@@ -129,7 +129,10 @@ def chunks(n_rows: int, size: int) -> Iterator[slice]:
 
 
 def _sums(table: Table, codings: list[Codes], n_groups: int) -> list[Floats]:
-    """Return the sums of expression over each group, (K, D), for each coding. Sparse data stay sparse."""
+    """Return, for each of several groupings, the sums of expression over each group, (K, D).
+
+    Sparse data stay sparse.
+    """
     sums = [np.zeros((n_groups, table.n_features)) for _ in codings]
     for rows in chunks(table.n_rows, max(1, CHUNK_VALUES // table.n_features)):
         block = table.native[rows]

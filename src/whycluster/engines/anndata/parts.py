@@ -203,7 +203,7 @@ def _neighbors(adata: Any) -> dict[str, Any]:
 
 
 def _only(value: Any) -> Any:
-    """Return a single value, which files may store as an array, or None if there is not exactly one."""
+    """Return a single value, even if it is stored as an array; return None if there is not exactly one."""
     values = as_array_or_empty(value).ravel().tolist()
     return values[0] if len(values) == 1 else None
 

@@ -4,7 +4,7 @@ The quantities that depend on all rows are measured on every partition and added
 partition is explained by a single task, whose result contains relevance, clusters and evidence.
 
 Each of the two steps reads the data. If both steps took a partition from the same task, Dask would have to
-keep the partition until the last row is measured, and would so hold all data in memory. See `blocks_of` and
+keep the partition until the last row is measured, and would thus hold all data in memory. See `blocks_of` and
 `DaskEngine.measure_all`.
 """
 

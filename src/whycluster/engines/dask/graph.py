@@ -13,7 +13,7 @@ _FAN_IN = 16  # the number of results that one task adds up
 
 
 class NamedGraph(UserDict[Any, Any]):
-    """A graph that Dask identifies by its name instead of hashing all its tasks."""
+    """A graph that Dask identifies by name, without hashing all its tasks."""
 
     def __init__(self, graph: Mapping[Any, Any], name: str) -> None:
         super().__init__(graph)
@@ -24,7 +24,7 @@ class NamedGraph(UserDict[Any, Any]):
 
 
 def shared(value: Any) -> Any:
-    """Return a `dask.delayed` of a value that all tasks need, so that the graph holds it once."""
+    """Return a `dask.delayed` of a value that all tasks need, so that the graph holds the value only once."""
     from dask.base import tokenize
     from dask.delayed import delayed
 

@@ -1,4 +1,4 @@
-"""The partitions of a Dask collection: what each must satisfy, and how tasks receive them."""
+"""The partitions of a Dask collection: the requirements for each, and how tasks receive them."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class DaskParts(NamedTuple):
 def find_partitions(X: Any, request: ExplainRequest, known_names: list[Hashable] | None = None) -> DaskParts:
     """Check a collection as far as possible without computing it.
 
-    ``known_names`` are the names to match the columns of a frame with if the model has no column names.
+    If the model has no column names, the columns of a frame are matched with ``known_names``.
     """
     import dask.array as da
 
@@ -146,7 +146,7 @@ def _is_frame(X: Any) -> bool:
 
 
 def _first_row(X: Any, request: ExplainRequest, names: list[Hashable] | None) -> Table:
-    """Return a row of zeros with the width and dtype of an array; raise an error if its shape is wrong."""
+    """Return a row of zeros with an array's width and dtype; raise an error if the array's shape is wrong."""
     n_features = request.network.n_features
     if X.ndim != 2:
         raise InvalidInputError(

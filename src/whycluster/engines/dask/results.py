@@ -123,8 +123,8 @@ class LazyExplanation:
     def to_frame(self) -> Any:
         """Return a Dask DataFrame: cluster, competitor, evidence, then the relevance of each feature.
 
-        It has the partitions, divisions and index of the explained DataFrame. For an array, the index is the
-        position of each row, or its position within its chunk if the sizes of the chunks are unknown.
+        The frame has the partitions, divisions and index of the explained DataFrame. For an array, the index
+        is the position of each row, or its position within its chunk if the sizes of the chunks are unknown.
         """
         try:
             import dask.dataframe as dd
@@ -155,7 +155,7 @@ class LazyExplanation:
     def summary(self) -> Any:
         """Return a `dask.delayed` of the `Summary` of all clusters.
 
-        It is the same as `Explanation.summary`, except that non-numeric columns have relevance but no means.
+        The summary equals `Explanation.summary`, except that non-numeric columns have relevance but no means.
         """
         query = self._request.query
         if query.target is not None or query.against is not None:
@@ -167,7 +167,7 @@ class LazyExplanation:
         return call_later(_summarize, total, self._known)
 
     def _with_data(self, function: Callable[..., Any]) -> Any:
-        """Apply a function to the results and the rows of each partition, reading each only once."""
+        """Apply a function to the results and rows of each partition; each partition is read only once."""
         import dask.array as da
 
         both = (self._explained, "ij", self._blocks, "ij")

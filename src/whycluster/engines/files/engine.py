@@ -1,8 +1,8 @@
 """`explain_dataset`: explain tables larger than memory, reading from files and writing results to files.
 
 A run makes two passes over all parts. The first pass measures the quantities that depend on all rows; it is
-skipped if there are no such quantities. The second pass explains the parts and writes the results of each part
-to its own file. While one batch is being explained, the next batch is read and the previous batch is written,
+skipped if there are no such quantities. The second pass explains the parts and writes each part's results to
+its own file. While one batch is being explained, the next batch is read and the previous batch is written,
 so memory use does not depend on the number of rows.
 """
 

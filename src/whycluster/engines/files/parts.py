@@ -62,7 +62,7 @@ class FilePart(ABC):
 
     @abstractmethod
     def look(self) -> tuple[Any, int | None]:
-        """Return the pyarrow schema and the number of rows; the number is None if the file does not store it."""
+        """Return the pyarrow schema and the number of rows; the number is None if the file lacks it."""
 
     @abstractmethod
     def batches(self, columns: Sequence[Any], n_rows: int) -> Generator[Any]:
@@ -74,7 +74,7 @@ class FilePart(ABC):
 
 @final
 class ParquetPart(FilePart):
-    """A Parquet file, of which one batch at a time is read and decoded."""
+    """A Parquet file, which is read and decoded one batch at a time."""
 
     def look(self) -> tuple[Any, int]:
         """Return the schema and the number of rows from the footer."""

@@ -66,7 +66,7 @@ def explain(
     Parameters
     ----------
     model : a fitted `KMeansModel`, `BisectingKMeansModel` or `GaussianMixtureModel` of MLlib, a
-        `PipelineModel` that ends in one, or any model that `whycluster.neuralize` takes
+        `PipelineModel` that ends in one of these, or any model that `whycluster.neuralize` takes
     df : a DataFrame of classic Spark or Spark Connect
     columns : the columns that the model takes, in the model's order; by default the columns it was fitted on
     features_col : instead of ``columns``, one column of vectors or arrays; not needed for an MLlib model,
