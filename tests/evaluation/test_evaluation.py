@@ -211,6 +211,8 @@ def test_categories_are_drawn_without_noise(iris: Array) -> None:
     exp = wc.explain(model, kinds)
     good = flipping_auc(model, kinds, exp, repeats=3)
     assert good.auc > flipping_auc(model, kinds, -exp.relevance, repeats=3).auc + 3
+    with pytest.raises(wc.InvalidInputError, match="must have the same categorical features"):
+        flipping_auc(model, kinds, exp, sampler=ConditionalKDE(iris + np.arange(len(iris))[:, None]))
     codes = np.random.default_rng(0).integers(4, size=(200, 2)).astype(float)
     kde = ConditionalKDE(codes, categorical=[True, True])
     known = np.tile([True, False], (200, 1))

@@ -124,7 +124,7 @@ class ClusteredTable:
         return find_cluster(self.network, text, option)
 
     def position(self, name: str) -> int:
-        """Return the position of the row with this identifier, or row number if there are no identifiers."""
+        """Return the position of a row, given its identifier or, if rows have no identifiers, its number."""
         if self.ids is not None:
             return self._position_by_id(self.ids, name)
         if self.id_problem:
@@ -339,10 +339,10 @@ def _raise_unknown(option: str, name: str, known: Sequence[str]) -> NoReturn:
 def _find_ids(
     frame: pl.DataFrame, left_out: dict[str, str], options: CommandOptions
 ) -> tuple[pl.Series | None, str]:
-    """Return the column that identifies the rows (None if there is none) and a problem, or "".
+    """Return the column that identifies the rows, or None, and a message if the choice is unclear.
 
-    The column is the one named by the option, or the only complete column that looks like an identifier. A
-    problem is reported if several columns look like identifiers, or if the only one contains duplicates.
+    The column is the one that the option names or, by default, the only complete column that looks like an
+    identifier. The message says whether several columns look like identifiers, or one with duplicates.
     """
     if options.id is not None:
         return frame[options.id], ""

@@ -122,7 +122,7 @@ class _FolderClusters:
     sample: RowSample | None = None
 
     def describe(self, n_rows: int) -> str:
-        """Describe how the clusters were obtained; add how many rows were used if that is not all rows."""
+        """Describe how the clusters were obtained; if not all rows were used, say how many were."""
         n = n_rows if self.sample is None else self.sample.rows.height
         return self.description + f", fitted on {display.count(n, 'row')}" * (n < n_rows)
 

@@ -368,7 +368,7 @@ def _changes_in_training(part: nn.Module) -> bool:
 
 
 def _check_batch(part: NDArray[Any], rows: slice, features: NDArray[Any], inputs: Inputs) -> None:
-    """Raise an error if a batch's features are not finite or have a different shape than earlier ones."""
+    """Raise an error unless a batch's features are finite and have the same shape as in earlier batches."""
     if part.shape[1:] != features.shape[1:]:
         raise InvalidInputError(
             f"{inputs.where}: the encoder must return features of the same shape for all inputs; got "

@@ -95,7 +95,7 @@ class ExplainRequest:
         return cls(network, where, replace(query, background=None), coded, invalid, feature_names, name)
 
     def measure_background(self, background: Any, names: Sequence[Hashable] | None = None) -> ExplainRequest:
-        """Return the request with the population of ``background``, if the request needs a population.
+        """Measure ``background`` if the request needs a population; return the request with the result.
 
         The columns of ``background`` are matched by name with the columns of the model or, if the model has
         no column names, with ``names``.
@@ -132,7 +132,7 @@ class ExplainRequest:
         return attribution.measured(self.coded, self.network.energy, self.population).beta
 
     def with_population(self, population: Population | None) -> ExplainRequest:
-        """Return the request with a population measured on all rows, or the same request if it is None."""
+        """Return the request with a population measured on all rows; None leaves the request unchanged."""
         if population is None:
             return self
         if not population.sizes.any():

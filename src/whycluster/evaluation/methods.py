@@ -156,7 +156,7 @@ def _without_each(subject: Subject, sampler: Sampler, random_state: int) -> Floa
 
 
 def _gradient(subject: Subject, rows: Floats) -> Floats:
-    """Return the gradient of f_c at any rows, where c is the cluster of the subject's row at that place."""
+    """Return the gradient of f_c at each row; c is the cluster of the subject's row at the same position."""
     assert subject.network is not None
     return outputs.gradient(subject.network.energy, ArrayTable.of(rows), subject.cluster)
 

@@ -56,7 +56,7 @@ def heatmap(exp: BaseExplanation, n_features: int = 20, ax: Axes | None = None) 
 
 
 def competition(exp: BaseExplanation, ax: Axes | None = None) -> Axes:
-    """Draw, for each cluster, the percentage of its members for which each other cluster competes most.
+    """Draw how often each cluster is the strongest competitor, in percent of each cluster's members.
 
     Parameters
     ----------

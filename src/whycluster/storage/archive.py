@@ -268,7 +268,7 @@ def read(path: Path) -> ArchiveReader:
 
 
 def _memory() -> float:
-    """Return the machine's memory in bytes, or infinity if unknown; a file could claim to be larger."""
+    """Return the machine's memory in bytes, or infinity if unknown, as a limit for the size of files."""
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):

@@ -455,7 +455,7 @@ def _winner(operation: Operation, relevance: list[Tensor | None], context: LrpCo
 
 @_handles("mul div", Keep.INPUTS, with_constant=_elementwise)
 def _multiply(operation: Operation, R: Tensor, context: LrpContext) -> Shares:  # noqa: ARG001  # independent of the rules
-    """Treat a divisor, or a factor that only weights the other, as constant; else, split equally."""
+    """Treat a divisor, or a factor that only weights the other, as constant; else, split relevance."""
     first, second = operation.args[:2]
     factors = [first] if operation.name == "div" else [v for v in (first, second) if not v.scales]
     factors = factors or [first, second]

@@ -52,7 +52,7 @@ class Trace:
         return "resnet" if adds else "vgg"
 
     def seed(self, relevance: Any) -> Tensor:
-        """Return the features' relevance as a tensor, in float64 if they are float64, else in float32."""
+        """Return relevance as a tensor, in float64 if the features are float64, else in float32."""
         dtype = torch.float64 if self.features.dtype == torch.float64 else torch.float32
         return torch.as_tensor(relevance).detach().to(self.features.device, dtype)
 

@@ -165,7 +165,7 @@ class AnnDataEngine(
     def of(
         cls, model: GeneModel, groups: CellGroups, query: Query, fidelity_expression: str
     ) -> AnnDataEngine:
-        """Make the engine; warnings say that ``fidelity_expression`` gives the fidelity of the surrogate."""
+        """Make the engine; warnings refer to ``fidelity_expression`` for the fidelity of the surrogate."""
         network, name = model.network(groups), model.table.name
         request = ExplainRequest.of(network, WHERE, query, name=name, fidelity_expression=fidelity_expression)
         if query.target is None:
@@ -246,7 +246,7 @@ def _positions(cells: Any, adata: Any) -> Codes:
 
 
 def _in_order(cells: Any, names: Any) -> Any:
-    """Return a mask with names in its index in the order of the cells; return other masks unchanged."""
+    """Reorder a mask whose index holds cell names to the order of the cells; return others unchanged."""
     import pandas as pd  # a dependency of anndata
 
     if not isinstance(cells, pd.Series) or not pd.api.types.is_bool_dtype(cells):

@@ -329,7 +329,7 @@ class FilesEngine(Engine[list[FilePart], FilePart, None, DatasetExplanation]):
         return total.so_far[1]
 
     def _measured_before(self, parts: list[FilePart]) -> tuple[list[str], Any]:
-        """Return the parts that a stopped run measured, and their sum, if it can still be used."""
+        """Return the parts that a stopped run measured, and their sum; [] and None if parts have changed."""
         stored = self.results.state.measured
         names, inputs = {part.name for part in parts}, stored.get("inputs", {})
         changed = any(name not in names or self.plan.identities[name] != i for name, i in inputs.items())
@@ -414,7 +414,7 @@ class FilesEngine(Engine[list[FilePart], FilePart, None, DatasetExplanation]):
             yield batch, result
 
     def _batches(self, part: FilePart, columns: list[str]) -> Generator[tuple[int, Any]]:
-        """Yield each batch after the number of its first row; the next batch is read in advance."""
+        """Yield, for each batch, the number of its first row and the batch; the next batch is read ahead."""
         first_row = 0
         n_ahead = 0 if self.reader.is_one_batch(part) else 1
         with closing(ahead(self.reader.read(part, columns), n_ahead)) as batches:

@@ -1,6 +1,7 @@
 """The records of finished results: number of rows, size and checksum.
 
-The records show whether a file still has the contents that were written, even after a power cut or years.
+The records show whether a file still has the contents that were written, even years later or after a power
+cut.
 """
 
 from __future__ import annotations

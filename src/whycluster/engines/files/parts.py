@@ -62,7 +62,7 @@ class FilePart(ABC):
 
     @abstractmethod
     def look(self) -> tuple[Any, int | None]:
-        """Return the pyarrow schema and the number of rows; the number is None if the file lacks it."""
+        """Return the pyarrow schema, and the number of rows if the file stores it, else None."""
 
     @abstractmethod
     def batches(self, columns: Sequence[Any], n_rows: int) -> Generator[Any]:
@@ -252,7 +252,7 @@ class FragmentPart(FilePart):
 
 
 class PartError(Exception):
-    """Raised if a part cannot be read or does not match; other parts can still be explained."""
+    """Raised if a part cannot be read or does not match the others, which can still be explained."""
 
 
 @contextmanager
@@ -444,7 +444,10 @@ def _check_listable(pattern: str, where: str) -> None:
 
 
 def _root(given: str) -> Path:
-    """Return the folder or, for a pattern, the path before the first wildcard."""
+    """Return the folder or, for a pattern, the path before the first wildcard.
+
+    Results keep the paths below this folder.
+    """
     if Path(given).is_dir():
         return _absolute(Path(given))
     return _absolute(Path(*itertools.takewhile(lambda part: not is_pattern(part), Path(given).parts)))

@@ -194,7 +194,7 @@ class RunState:
         return dict(self._facts["measured"])
 
     def forget_progress(self) -> None:
-        """Remove the sum over the parts measured so far from the description; the next `save` writes this."""
+        """Remove from the description the sum over the parts measured so far; the next `save` writes this."""
         self._facts["measured"] = {}
 
     def save(self, **figures: Any) -> None:

@@ -454,7 +454,7 @@ def _where(start: int, name: str) -> str:
 
 
 def match_background(inputs: Sequence[ModelInput], background: Any) -> list[ModelInput]:
-    """Return the same columns of another DataFrame; types may differ, but numeric columns must stay so."""
+    """Return the same columns of another DataFrame, where numeric columns must also be numeric."""
     _check_names(background, "background")
     kinds = _kinds(background)
     _check_there(kinds, [one.name for one in inputs], "background")
