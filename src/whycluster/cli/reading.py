@@ -320,7 +320,7 @@ def _with_codes_as_text(
 
 
 def _utf8_content(file: TableFile) -> Any:
-    """Return the path of a file in UTF-8, or the contents of any other file converted to UTF-8."""
+    """Return the path of a UTF-8 file that polars can read as it is, or else the contents in UTF-8."""
     if _encoding(file) == "utf-8":
         with file.open() as stream:
             in_memory = file.is_compressed or stream.read(2) in _LIKE_ZLIB

@@ -451,7 +451,7 @@ def _put_frame(writer: ArchiveWriter, frame: nw.DataFrame[Any]) -> None:
 
 
 def _to_values(series: nw.Series[Any]) -> NDArray[Any]:
-    """Return a column as the table reads it, as an array of numbers or of objects."""
+    """Return the values of a column, as the table reads them, in an array of numbers or of objects."""
     if is_numeric(series.dtype):
         return numbers_of(series)
     objects = np.empty(len(series), dtype=object)
@@ -468,7 +468,7 @@ def _label(name: Any) -> Any:
 
 
 def _plain(label: Any) -> Any:
-    """Return an index label, converting pandas timestamps to Python's if no precision is lost."""
+    """Return an index label; a pandas timestamp becomes a Python datetime if no precision is lost."""
     if isinstance(label, tuple):
         return tuple(_plain(part) for part in label)
     if not isinstance(label, dt.datetime) or not hasattr(label, "to_pydatetime"):

@@ -139,7 +139,7 @@ class TextPart(FilePart):
                 yield from _split(pa.Table.from_batches(pending), n_rows)
 
     def _stream(self) -> Any:
-        """Open the decompressed bytes; pyarrow alone recognizes only lowercase suffixes."""
+        """Open the file and decompress it if necessary; pyarrow itself recognizes only lowercase suffixes."""
         compression = _COMPRESSED.get(Path(self.name).suffix.lower())
         return load_pyarrow().input_stream(self.path, compression=compression, buffer_size=_PIECE)
 

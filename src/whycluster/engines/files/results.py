@@ -273,7 +273,7 @@ class ResultFiles:
         return sum(each.n_rows for each in footers), sum(each.n_invalid for each in footers)
 
     def others(self) -> dict[str, str]:
-        """Return the names and owners of results of earlier calls that belong to no part of this call."""
+        """Return the names and owners of earlier results that belong to no part of this call."""
         now = {result_name(part) for part in self.plan.parts}
         names = [name for name in self.state.parts if name.endswith(".parquet") and name not in now]
         footers = {name: Footer.read(self.state.folder / name) for name in names}

@@ -26,7 +26,7 @@ from whycluster.data.settings import setting
 from whycluster.engines.files.manifest import FileRecord, are_records
 
 FORMAT = 2
-"""The version of the description; increased when older versions would misread new ones."""
+"""The version of the description; increased when older versions of whycluster would misread it."""
 
 _PAUSE = 1.0  # seconds between two descriptions of the progress
 _PAUSES = 20.0  # the pause is at least this many times as long as writing, which takes longer for more parts
