@@ -21,6 +21,7 @@ import whycluster as wc
 from tests.optional import optional
 from whycluster.data.files import replacing
 from whycluster.engines.files import run_state
+from whycluster.engines.files.results import Footer
 
 if TYPE_CHECKING:
     import duckdb
@@ -203,6 +204,7 @@ def test_verify_reads_nothing_outside_the_folder(run: Path) -> None:
         {"results": {"a": {"rows": 1, "size": "1", "crc32": "0"}}},
         {"results": {"a\0": {"rows": 1, "size": 1, "crc32": "0"}}},
         {"complete": 1},
+        {"figures": {"inputs": {}, "without": [{}]}},  # found by fuzzing
     ],
     ids=str,
 )
@@ -215,6 +217,20 @@ def test_an_edited_manifest_is_an_error(change: Any, run: Path) -> None:
         f"verify_dataset: {str(path)!r} must be a description that this version of whycluster wrote; it is "
         "damaged, or from another version. Choose another folder, or remove this one."
     )
+
+
+@pytest.mark.slow
+def test_a_damaged_footer_is_no_result(run: Path, tmp_path: Path) -> None:
+    """Found by fuzzing: pyarrow raises errors of several kinds."""
+    whole = next((run / "out").rglob("*.parquet")).read_bytes()
+    path, changed = tmp_path / "damaged", bytearray(whole)
+    for place in range(len(whole) - 800, len(whole)):  # with the schema of Arrow
+        changed[place] ^= 2
+        path.write_bytes(changed)
+        Footer.read(path)  # raises no error
+        changed[place] ^= 2
+    path.write_bytes(changed[:-1])
+    assert Footer.read(path) is None
 
 
 def test_a_new_file_never_replaces_another(tmp_path: Path) -> None:

@@ -405,6 +405,18 @@ def test_an_array_goes_into_the_frame_that_is_asked_for(exp: wc.Explanation, bac
     assert type(exp.to_frame()) is pd.DataFrame
 
 
+@pytest.mark.parametrize("backend", ["pandas", "polars", "pyarrow"])
+def test_names_that_no_frame_can_hold(backend: str) -> None:
+    """Found by fuzzing."""
+    exp = wc.explain(np.eye(2), np.eye(2), feature_names=["a", "\ud800"])
+    with pytest.raises(wc.InvalidInputError) as caught:
+        exp.to_frame(backend)
+    assert str(caught.value) == (
+        "to_frame: names and labels must be valid Unicode to be written to a frame; got '\\ud800'. Rename "
+        "the feature or the cluster."
+    )
+
+
 def test_a_frame_of_an_unknown_library(exp: wc.Explanation) -> None:
     with pytest.raises(wc.InvalidInputError) as error:
         exp.to_frame("excel")

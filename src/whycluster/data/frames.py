@@ -11,7 +11,7 @@ import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from whycluster.core.errors import MissingDependencyError
+from whycluster.core.errors import InvalidInputError, MissingDependencyError
 from whycluster.data.missing import is_missing
 from whycluster.data.validation import invalid_choice
 
@@ -48,6 +48,11 @@ def build_frame(
         frame = nw.from_dict(dict(columns), backend=chosen)  # type: ignore[arg-type]
     except ModuleNotFoundError as error:
         raise MissingDependencyError(f"{where}: {backend} is not installed: pip install {backend}") from error
+    except UnicodeEncodeError as error:
+        raise InvalidInputError(
+            f"{where}: names and labels must be valid Unicode to be written to a frame; got "
+            f"{error.object[:80]!r}. Rename the feature or the cluster."
+        ) from error
     native = frame.to_native()
     if same_rows and source is not None and frame.implementation.is_pandas():
         index = nw.maybe_get_index(source)

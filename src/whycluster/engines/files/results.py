@@ -108,13 +108,14 @@ class Footer(NamedTuple):
     @classmethod
     def read(cls, path: Path) -> Footer | None:
         """Read the footer; return None if the file is not a complete result of whycluster."""
+        import pyarrow as pa
         import pyarrow.parquet as pq
 
         try:
             metadata = pq.read_metadata(path)
             facts = parse_json(metadata.metadata[_KEY].decode())
             return cls(int(metadata.num_rows), facts["run"], int(facts["invalid"]))
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, pa.ArrowException):
             return None
 
 

@@ -336,6 +336,7 @@ def _is_intact(facts: Any) -> bool:
     return (
         all(type(part) is str and "\0" not in part for part in facts["parts"])
         and all(type(figures[name]) is kind for name, kind in _FIGURES.items() if figures)
+        and all(type(part) is str for part in figures.get("without", ()))
         and are_records(facts["results"])
         and (not measured or (type(measured["inputs"]) is dict and {"population", "invalid"} <= {*measured}))
     )
