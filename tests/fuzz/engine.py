@@ -8,6 +8,7 @@ process stopped, and starts another one behind it.
 from __future__ import annotations
 
 import mmap
+import os
 import random
 import resource
 import struct
@@ -150,10 +151,10 @@ def work(target: str, seed: int, end: int, state: Path, make: Callable[[Path], T
     with tempfile.TemporaryDirectory(dir=_fast_folder()) as folder, state.open("r+b") as file:
         shared = mmap.mmap(file.fileno(), _STATE.size)
         number, slowest, peak = _STATE.unpack(shared[:])
-        run, places = make(Path(folder)), set[str]()
+        run, places, parent = make(Path(folder)), set[str](), os.getppid()
         problem(run, b"")  # imports and caches do not count
         with limited_memory():
-            while number < end and len(places) < MOST_FINDINGS:
+            while number < end and len(places) < MOST_FINDINGS and os.getppid() == parent:
                 start = time.process_time()
                 found = problem(run, content(target, seed, number))
                 slowest = max(slowest, time.process_time() - start)
