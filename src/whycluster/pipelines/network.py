@@ -290,7 +290,9 @@ class StagedTable(Table):
             size = np.nan_to_num(np.abs(found).max(axis=0)), np.nan_to_num(np.abs(found).max())
             rounding = _ROUNDING[self.dtype.itemsize]
             assert form.matrix is not None
-            lost = abs(form.matrix) @ (np.ptp(atoms, axis=0) * self._lost_digits(stop)[form.source])
+            lost = np.ptp(atoms, axis=0) * self._lost_digits(stop)[self._columns_of_atoms()]
+            # The matrix may be the user's, whose indices abs sorts in place in some versions of SciPy.
+            lost = abs(form.matrix.copy()) @ lost
             wrong = np.abs(expected - found) > rounding * size[0] + 1e-3 * rounding * size[1] + lost
         if wrong.any():
             row, feature = np.argwhere(wrong)[0]
@@ -301,6 +303,11 @@ class StagedTable(Table):
                 "variance, which contain only rounding errors, and steps that work in place, which change "
                 f"the input of parallel steps. {ALTERNATIVE}"
             )
+
+    def _columns_of_atoms(self) -> Codes:
+        """Return the column of each atom; an atom made of components has none."""
+        form = self.stages.form
+        return form.source if form.below is None else np.full_like(form.source, NO_COLUMN)
 
     def _lost_digits(self, stop: int) -> Floats:
         """Return the rounding error of each column, relative to its range in the first rows, (d + 1,).
