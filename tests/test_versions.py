@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +21,7 @@ import whycluster as wc
 from tests.optional import optional
 from tests.versions import find, floors
 from whycluster import cli
+from whycluster.cli.reading import TableFile, read
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -52,6 +55,21 @@ def test_the_command_explains_a_file(suffix: str, tmp_path: Path, capsys: pytest
     expected = wc.explain(wc.tabular.pipeline(frame, 3), frame)
     assert found["cluster"].to_list() == expected.cluster.tolist()
     assert_allclose(found["evidence"].to_numpy(), expected.evidence, rtol=1e-6)
+
+
+def test_nul_in_a_csv_file_is_text_or_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_bytes('a,b\n1,"x\0"\n2,y\n'.encode("utf-16"))
+    file = TableFile(path, encoding="utf-16")
+    if sys.version_info >= (3, 11):
+        assert read(file)["b"].to_list() == ["x\0", "y"]
+        return
+    message = (
+        f"{path}: line 2 contains a NUL character, which Python 3.10 cannot read in CSV files. Remove it, or "
+        "use Python 3.11 or later."
+    )
+    with pytest.raises(wc.InvalidInputError, match=f"^{re.escape(message)}$"):
+        read(file)
 
 
 def test_pandas_and_polars_frames_are_explained_alike() -> None:

@@ -8,6 +8,7 @@ import gzip
 import io
 import os
 import re
+import sys
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator
@@ -292,7 +293,19 @@ def _raise_values(file: TableFile, line: int, n_values: int, n_names: int) -> No
 
 def _csv_reader(file: TableFile, lines: Iterable[str], strict: bool = False) -> Any:
     csv.field_size_limit(_LONGEST_VALUE)
+    if sys.version_info < (3, 11):
+        lines = _check_nul(file, lines)
     return csv.reader(lines, delimiter=file.separator, strict=strict)
+
+
+def _check_nul(file: TableFile, lines: Iterable[str]) -> Iterator[str]:
+    for number, line in enumerate(lines, 1):
+        if "\0" in line:
+            file.fail(
+                f"line {number} contains a NUL character, which Python 3.10 cannot read in CSV files. Remove "
+                "it, or use Python 3.11 or later."
+            )
+        yield line
 
 
 def _rewound(content: Any) -> Any:
