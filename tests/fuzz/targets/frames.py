@@ -18,6 +18,7 @@ import whycluster as wc
 from tests.fuzz.choices import Choices
 from tests.fuzz.engine import Target
 from tests.reference import pipeline as reference
+from whycluster.pipelines.steps import READS_NAMES_OF_POLARS
 
 _SCALERS = (StandardScaler, MinMaxScaler, MaxAbsScaler, RobustScaler)
 _MOST = 1e-6  # the largest difference, relative to the largest relevance
@@ -53,6 +54,8 @@ def _frame(choices: Choices) -> tuple[Any, list[str], list[str]]:
         words = [choices.text().replace("\ud800", "?") for _ in range(choices.between(1, 4))]
         columns[f"t{i}"] = [words[j] for j in rng.integers(len(words), size=n)]
     make = choices.pick((pd.DataFrame, pl.DataFrame))
+    if not READS_NAMES_OF_POLARS:
+        make = pd.DataFrame  # scikit-learn cannot be fitted on the other
     numbers, texts = [f"n{i}" for i in range(n_numbers)], [f"t{i}" for i in range(n_texts)]
     return make(columns), numbers, texts
 
