@@ -95,9 +95,9 @@ def _without_durations(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def with_safe_cells(frame: pl.DataFrame) -> pl.DataFrame:
-    """Put a single quote before text that a spreadsheet would take for a formula, in cells and headers.
+    """Put a single quote before cells and headers that a spreadsheet would take for formulas.
 
-    Numbers stay numbers, also numbers in text.
+    Numbers stay unchanged, even if they are stored as text.
     """
     names: list[str] = []
     for name in frame.columns:
