@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import shutil
 from pathlib import Path
 
@@ -77,13 +78,12 @@ def make(folder: Path) -> Target:
     (folder / "bad.csv").write_text("x,y\n1\n2,3,4\n")
 
     def run(choices: Choices) -> None:
-        arguments = _arguments(choices)
-        with contextlib.chdir(folder) if hasattr(contextlib, "chdir") else contextlib.nullcontext():
-            try:
-                _check(arguments)
-            finally:
-                for path in folder.glob("out*"):
-                    shutil.rmtree(path) if path.is_dir() else path.unlink()
+        os.chdir(folder)  # the process is the target's own
+        try:
+            _check(_arguments(choices))
+        finally:
+            for path in folder.glob("out*"):
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
 
     return run
 
