@@ -248,3 +248,25 @@ def test_an_encoding_without_replacements(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("a,b\n1,2\n3,4\n")
     with pytest.raises(InvalidInputError, match=r"^--encoding must be a text encoding; got 'idna'\.$"):
         read(TableFile(tmp_path / "t.csv", encoding="idna"))
+
+
+@pytest.mark.parametrize(
+    ("content", "encoding", "message"),
+    [
+        (b"a,b\n1,2\n3,4\n", "x\0", r"^--encoding must be a text encoding; got 'x\\x00'\.$"),
+        (
+            b"a,^b$\n1,x\n3,y\n",
+            "utf-8",
+            r"column names must not look like polars patterns; one is '\^b\$'\. Rename it\.$",
+        ),
+        (
+            'a,b\n1,"x"\n\n3,y\n'.encode("utf-16-le"),
+            "utf-16",
+            r"is not encoded in utf-16\. Use another --encoding\.$",
+        ),
+    ],
+)
+def test_contents_that_fuzzing_found(content: bytes, encoding: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "table.csv.gz").write_bytes(gzip.compress(content))
+    with pytest.raises(InvalidInputError, match=message):
+        read(TableFile(tmp_path / "table.csv.gz", encoding=encoding))

@@ -11,7 +11,7 @@ import re
 import sys
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -175,7 +175,11 @@ def _check_shape(file: TableFile, frame: pl.DataFrame) -> None:
         file.fail(f"must contain at least two rows to be clustered; it contains {n_rows}.")
     if frame.width == 0:
         file.fail("must contain at least one column; it contains none.")
-    for name in frame.columns:
+    _check_names(file, frame.columns)
+
+
+def _check_names(file: TableFile, names: Sequence[str]) -> None:
+    for name in names:
         if name == "*" or (name.startswith("^") and name.endswith("$")):
             file.fail(f"column names must not look like polars patterns; one is {name!r}. Rename it.")
 
@@ -376,7 +380,7 @@ def _encoding(file: TableFile) -> str:
         found = codecs.lookup(file.encoding)
         "".encode(file.encoding)
         b"a".decode(file.encoding, "replace")  # idna has no replacements
-    except (LookupError, UnicodeError):
+    except (LookupError, ValueError):
         raise InvalidInputError(f"--encoding must be a text encoding; got {file.encoding!r}.") from None
     return "utf-8" if found.name == "utf-8-sig" else found.name
 
@@ -396,6 +400,7 @@ def _header(file: TableFile, start: str) -> list[str]:
     for name in names:
         if names.count(name) > 1:
             file.fail(f"column names must be unique; {names.count(name)} columns are called {name!r}.")
+    _check_names(file, names)
     return names
 
 
@@ -477,7 +482,10 @@ def _raise_not_utf8(file: TableFile) -> NoReturn:
 
 def _lines(file: TableFile) -> Iterator[str]:
     with file.open() as stream, io.TextIOWrapper(stream, file.encoding, "replace", newline="") as lines:
-        yield from lines
+        try:
+            yield from lines
+        except UnicodeError:  # UTF-16 without its first two bytes
+            file.fail(f"is not encoded in {file.encoding}. Use another --encoding.")
 
 
 def _read_json_lines(file: TableFile) -> pl.DataFrame:

@@ -45,7 +45,20 @@ _CELLS = (
     *("9" * 40, "a" * 300, "=1+1", " ", "\t", "\ufeff", "\0", "^a$", "*", "12:30", "1_000"),
 )
 _ENDS = ("\n", "\n", "\n", "\r\n", "\r", "\n\n", "")
-_ENCODINGS = ("utf-8", "utf-8", "utf-8", "utf-16", "latin-1", "utf-8-sig", "cp037", "utf-7", "hex", "x")
+_ENCODINGS = (
+    "utf-8",
+    "utf-8",
+    "utf-8",
+    "utf-16",
+    "latin-1",
+    "utf-8-sig",
+    "cp037",
+    "utf-7",
+    "hex",
+    "x",
+    "idna",
+    "x\0",
+)
 
 
 def make(folder: Path) -> Target:
