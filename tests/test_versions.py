@@ -21,16 +21,18 @@ import whycluster as wc
 from tests.optional import optional
 from tests.versions import find, floors
 from whycluster import cli
-from whycluster.cli.reading import TableFile, read
 
 if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
     import pyarrow.parquet as pq
+
+    from whycluster.cli import reading
 else:
     pd = optional("pandas")
     pl = optional("polars")
     pq = optional("pyarrow.parquet")
+    reading = optional("whycluster.cli.reading", requires="polars")
 
 KINDS = ["red", "green", None]
 
@@ -60,16 +62,16 @@ def test_the_command_explains_a_file(suffix: str, tmp_path: Path, capsys: pytest
 def test_nul_in_a_csv_file_is_text_or_an_error(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_bytes('a,b\n1,"x\0"\n2,y\n'.encode("utf-16"))
-    file = TableFile(path, encoding="utf-16")
+    file = reading.TableFile(path, encoding="utf-16")
     if sys.version_info >= (3, 11):
-        assert read(file)["b"].to_list() == ["x\0", "y"]
+        assert reading.read(file)["b"].to_list() == ["x\0", "y"]
         return
     message = (
         f"{path}: line 2 contains a NUL character, which Python 3.10 cannot read in CSV files. Remove it, or "
         "use Python 3.11 or later."
     )
     with pytest.raises(wc.InvalidInputError, match=f"^{re.escape(message)}$"):
-        read(file)
+        reading.read(file)
 
 
 def test_pandas_and_polars_frames_are_explained_alike() -> None:
