@@ -626,8 +626,11 @@ def test_a_tie_may_be_predicted_either_way() -> None:
         assert exp.cluster.tolist() == [0]
 
 
+@pytest.mark.filterwarnings("ignore:Affinity propagation did not converge")
 def test_affinities_without_centroids() -> None:
-    model = AffinityPropagation(affinity="precomputed").fit(-((ROWS[:, None] - ROWS) ** 2).sum(axis=2))
+    model = AffinityPropagation(affinity="precomputed", random_state=0).fit(
+        -((ROWS[:, None] - ROWS) ** 2).sum(axis=2)
+    )
     assert unsupported(model) == (
         "neuralize: the AffinityPropagation was fitted on precomputed affinities, so it has no centroids in "
         "the space of the features. Fit it on the rows themselves."

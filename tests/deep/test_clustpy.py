@@ -241,7 +241,7 @@ def test_models_with_another_prediction_are_explained_by_their_labels(digits: Ar
         with pytest.raises(wc.UnsupportedModelError) as caught:
             wc.neuralize(model)
         assert str(caught.value).startswith(
-            f"neuralize: the labels of {type(model).__name__} give the cluster of each row, but no rule for "
+            f"neuralize: the labels of {type(model).__name__} give the cluster of each row but no rule for "
         )
 
 

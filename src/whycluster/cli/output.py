@@ -19,7 +19,7 @@ def print_result(text: str) -> None:
     """
     if sys.stdout is None:  # the process has no stdout
         return
-    text = "\n".join(map(_escaped, text.split("\n")))
+    text = _escaped(text)
     if sys.stdout.isatty():
         _print_colored(text)
     else:
@@ -47,11 +47,11 @@ def print_message(text: str) -> None:
         print(f"whycluster: {line}", file=sys.stderr)
 
 
-def _escaped(line: str) -> str:
+def _escaped(text: str) -> str:
     """Escape control and invisible characters, with which names could forge or hide output."""
-    from whycluster.data.display import printable  # imports NumPy, which --help does not need
+    from whycluster.data.display import printable_lines  # imports NumPy, which --help does not need
 
-    return printable(line)
+    return printable_lines(text)
 
 
 def _encodable(text: str, encoding: str | None) -> str:

@@ -111,6 +111,11 @@ def format_items(names: Iterable[Hashable]) -> list[str]:
     return [f'"{text}"' if ", " in text or " and " in text else text for text in format_names(names)]
 
 
+def printable_lines(text: str) -> str:
+    """Return a text with all control characters escaped, except line breaks."""
+    return "\n".join(map(printable, text.split("\n")))
+
+
 def printable(text: str) -> str:
     """Return a text on one line, with control characters escaped."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

@@ -34,8 +34,7 @@ class SquaredEnergy(AdditiveEnergy):
     ----------
     centroids : (K, d)
     scale : (d,) the weight of the square of each feature; 1 by default
-    near : which quantile of the distances between neighboring centroids has to be resolved; by default 0,
-        which is the smallest distance
+    near : which quantile of the distances between neighboring centroids to resolve; the smallest by default
     groups : (K,) the cluster of each centroid; distances within a cluster need not be resolved
     """
 
