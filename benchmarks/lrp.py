@@ -97,8 +97,8 @@ def main(data: Path | None) -> None:
         f"The network is VGG-16 without its classifier. Images have {SIZE} x {SIZE} pixels, LRP uses the "
         "paper's "
         f"rules, and torch runs on {torch.get_num_threads()} threads.",
-        "A call of `explain` consists of a forward pass for the features, a forward pass for the tape, and",
-        "the backward pass. A call of `wc.deep.lrp` consists of only the last two passes.",
+        "A call to `explain` consists of a forward pass for the features, a forward pass for the tape, and",
+        "the backward pass. A call to `wc.deep.lrp` consists of only the last two passes.",
         "For each convolution, LRP computes one more product in the forward pass than a plain forward pass "
         "does.",
         "In the backward pass, LRP computes two products, and the gradient computes one.",

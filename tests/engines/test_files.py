@@ -1185,8 +1185,8 @@ def test_warns_of_results_whose_parts_are_gone(tmp_path: Path) -> None:
     with pytest.warns(wc.FilesWarning) as warned:
         found = wc.explain_dataset(MODEL, folder, out, beta=0.2)
     assert str(warned[0].message) == (
-        f"explain_dataset: {str(out)!r} holds the results of 1 other part, such as 'part-1.parquet', which "
-        "is no longer among the data. These results are kept."
+        f"explain_dataset: {str(out)!r} also holds the results of 1 part that is no longer in the data: "
+        "['part-1.parquet']. These results are kept."
     )
     assert warned[0].filename == __file__
     assert (found.n_rows, found.n_done_before) == (900, 3)

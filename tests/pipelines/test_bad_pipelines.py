@@ -104,8 +104,8 @@ def scaled(request: pytest.FixtureRequest) -> Pipeline:
 def test_a_step_that_is_not_known(step: Any, name: str) -> None:
     kind = type(step).__name__
     begins = (
-        f"neuralize: step '{name}' ({kind}) is not supported, since it is not known how it computes its "
-        f"features. "
+        f"neuralize: step '{name}' ({kind}) is not supported, because whycluster does not know how this step "
+        "computes its features. "
     )
     text = refused(step)
     assert text.startswith(begins + "Supported steps are:\n  - StandardScaler, MinMaxScaler, ")
@@ -121,7 +121,7 @@ def test_labels_are_explained_whatever_the_steps_are() -> None:
 
 def test_a_step_that_is_not_known_inside_others() -> None:
     inside = make_pipeline(StandardScaler(), KernelPCA(3))
-    unknown = "is not supported, since it is not known how it computes its features"
+    unknown = "is not supported, because whycluster does not know how this step computes its features"
     assert f"step 'pipeline.kernelpca' (KernelPCA) {unknown}" in refused(inside)
     union = FeatureUnion([("a", PCA(2)), ("b", KernelPCA(2))])
     assert f"step 'featureunion.b' (KernelPCA) {unknown}" in refused(union)
@@ -395,7 +395,7 @@ class Renamed(StandardScaler):  # type: ignore[misc]
 
 def test_a_subclass_is_known_by_how_it_transforms() -> None:
     model = make_pipeline(Halved(), PCA(2), k_means()).fit(WINE)
-    with pytest.raises(wc.UnsupportedModelError, match=r"step 'halved' \(Halved\) is not supported, since"):
+    with pytest.raises(wc.UnsupportedModelError, match=r"step 'halved' \(Halved\) is not supported, because"):
         wc.explain(model, WINE)
     same = make_pipeline(Renamed(), PCA(2), k_means()).fit(WINE)
     exp = wc.explain(same, WINE)

@@ -622,13 +622,13 @@ def test_nothing_is_left() -> None:
     [
         (
             np.eye(3),
-            "encoder: frame must be a data frame of pandas, polars or pyarrow, whose columns have types; got "
-            "ndarray. Convert it with pandas.DataFrame(data, columns=[...]).",
+            "encoder: frame must be a pandas or polars DataFrame or a pyarrow Table, so that its columns "
+            "have types; got ndarray. Convert it with pandas.DataFrame(data, columns=[...]).",
         ),
         (
             pd.Series([1, 2]),
-            "encoder: frame must be a data frame of pandas, polars or pyarrow, whose columns have types; got "
-            "Series. Convert it with pandas.DataFrame(data, columns=[...]).",
+            "encoder: frame must be a pandas or polars DataFrame or a pyarrow Table, so that its columns "
+            "have types; got Series. Convert it with pandas.DataFrame(data, columns=[...]).",
         ),
         (
             pl.LazyFrame({"a": [1]}),
@@ -691,8 +691,8 @@ def test_frames_that_cannot_be_encoded(frame: Any, expected: str) -> None:
         ({"keep": 3}, "pipeline: keep must be a list of column names; got 3."),
         (
             {"keep": ["Age"]},
-            "pipeline: keep must contain columns of frame; got 'Age'. Its columns are ['age', 'visits', "
-            "'member', 'city', 'joined'].",
+            "pipeline: keep must contain columns of frame; got 'Age'. The columns of frame are "
+            "['age', 'visits', 'member', 'city', 'joined'].",
         ),
         (
             {"model": KMeans},
@@ -717,8 +717,8 @@ def test_options_that_cannot_be(options: dict[str, Any], expected: str) -> None:
 def test_a_long_list_of_columns_is_cut_short() -> None:
     frame = mixed().assign(more=list("ab") * 30)
     assert message(lambda: encoder(frame, keep=["x"])) == (
-        "encoder: keep must contain columns of frame; got 'x'. Its columns are ['age', 'visits', 'member', "
-        "'city', 'joined'] and 1 more."
+        "encoder: keep must contain columns of frame; got 'x'. The columns of frame are "
+        "['age', 'visits', 'member', 'city', 'joined'] and 1 more."
     )
 
 

@@ -137,17 +137,18 @@ def test_models_that_are_not_fitted_or_not_supported(df: Any) -> None:
     unit = Normalizer(inputCol="features", outputCol="unit")
     behind = Pipeline(stages=[unit, kmeans("unit")]).fit(rows)
     message = (
-        f"neuralize: stage {unit.uid!r} (Normalizer) is not supported, since it is not known how it computes "
-        "its columns. Supported stages are VectorAssembler, StandardScaler, MinMaxScaler, PCA, "
-        "StringIndexer, OneHotEncoder. The clusters can still be explained in terms of any columns, through "
-        "a surrogate fitted to some rows: wc.Surrogate().fit(X, labels)."
+        f"neuralize: stage {unit.uid!r} (Normalizer) is not supported, because whycluster does "
+        "not know how this stage computes its columns. Supported stages are VectorAssembler, "
+        "StandardScaler, MinMaxScaler, PCA, StringIndexer, OneHotEncoder. The clusters can still be "
+        "explained in terms of any columns, through a surrogate fitted to some rows: "
+        "wc.Surrogate().fit(X, labels)."
     )
     with pytest.raises(wc.UnsupportedModelError, match=f"^{re.escape(message)}$"):
         wc.neuralize(behind)
     anything = SQLTransformer(statement="SELECT a * 2 AS a FROM __THIS__")
     with pytest.raises(
         wc.UnsupportedModelError,
-        match=r"\(SQLTransformer\) is not supported, since it is not known how it computes its columns\.",
+        match=r"\(SQLTransformer\) is not supported, because whycluster does not know how this stage",
     ):
         wc.neuralize(PipelineModel([anything, numbers(), model]))
     cosine = BisectingKMeans(k=2, featuresCol="features", distanceMeasure="cosine", maxIter=1).fit(rows)

@@ -825,9 +825,9 @@ def test_vectors_of_any_type_and_words_that_share_a_row() -> None:
             "vocabulary must map each word to a row of vectors, an integer from 0 to 1; 'cat' is mapped to "
             f"{10**30}.",
         ),
-        ({"vocabulary": {}}, "vocabulary must consist of strings; got none."),
-        ({"vocabulary": {b"cat": 0}}, "vocabulary must consist of strings; got b'cat'."),
-        ({"vocabulary": [["cat"], ["dog"]]}, "vocabulary must consist of strings; got ['cat']."),
+        ({"vocabulary": {}}, "vocabulary must consist of one or more strings; got an empty vocabulary."),
+        ({"vocabulary": {b"cat": 0}}, "vocabulary must consist of one or more strings; got b'cat'."),
+        ({"vocabulary": [["cat"], ["dog"]]}, "vocabulary must consist of one or more strings; got ['cat']."),
         ({"stop_words": "german"}, "stop_words must be 'english', a list of words, or None; got 'german'."),
         ({"stop_words": [1]}, "stop_words must be 'english', a list of words, or None; got [1]."),
     ],
@@ -1004,7 +1004,7 @@ def test_unsupported_pipelines() -> None:
         explain(labels)
     assert str(unsupported.value) == (
         "neuralize: the labels of DBSCAN show which cluster each document is in, but not why. Use a "
-        "surrogate instead, which can be explained and reports how well it matches: "
+        "surrogate instead, which can be explained and reports how well it matches the labels: "
         "make_pipeline(vectorizer, TruncatedSVD(100), wc.Surrogate()).fit(documents, labels)."
     )
     files = make_pipeline(CountVectorizer(input="filename"), fitted)

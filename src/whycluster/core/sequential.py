@@ -86,8 +86,8 @@ def gains(
 ) -> Floats:
     """Return the gain of each feature, (b, d); the parameters are those of `redistribute`.
 
-    The first ``single`` features are taken one by one; each time, the best one is chosen. After that, each
-    round adds the best of the remaining features, half as many as were taken before.
+    The first ``single`` features are added one at a time, always the best remaining one. After that, each
+    round adds several of the best remaining features at once: half as many as have been added so far.
     """
     nats = _to_nats(terms, beta)
     n_rows, _, d = nats.shape

@@ -73,7 +73,10 @@ def _able_to_hold(series: nw.Series[Any], value: Any, has_decimals: bool) -> nw.
 
 
 def _series_like(like: nw.Series[Any], cells: list[Any], frame: Any) -> nw.Series[Any]:
-    """Return a column with exactly the type of another one, since few types allow setting cells in place."""
+    """Return a new column with these cells and exactly the type of ``like``.
+
+    A new column is built because few types allow setting cells in place.
+    """
     native: Any = like.to_native()
     if like.implementation.is_pyarrow():
         import pyarrow as pa

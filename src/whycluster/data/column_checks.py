@@ -59,7 +59,7 @@ def classify_columns(frame: Any, where: str, keep: Any = (), step: int = 1) -> C
 
     Parameters
     ----------
-    frame : data frame of pandas, polars or pyarrow
+    frame : a pandas or polars DataFrame, or a pyarrow Table
     where : the public function, for messages
     keep : the names of columns to use even if they look like identifiers
     step : the rows are every ``step``-th row of a larger table
@@ -86,8 +86,8 @@ def _open_frame(frame: Any, where: str) -> Any:
     opened = as_frame(frame, where, "frame")
     if opened is None:
         raise InvalidInputError(
-            f"{where}: frame must be a data frame of pandas, polars or pyarrow, whose columns have types; "
-            f"got {type(frame).__name__}. Convert it with pandas.DataFrame(data, columns=[...])."
+            f"{where}: frame must be a pandas or polars DataFrame or a pyarrow Table, so that its columns "
+            f"have types; got {type(frame).__name__}. Convert it with pandas.DataFrame(data, columns=[...])."
         )
     if 0 in opened.shape:
         raise InvalidInputError(
@@ -120,7 +120,8 @@ def _check_keep(keep: Any, names: list[Hashable], where: str) -> set[Hashable]:
     unknown = [name for name in keep if name not in names]
     if unknown:
         raise InvalidInputError(
-            f"{where}: keep must contain columns of frame; got {unknown[0]!r}. Its columns are {names[:5]}"
+            f"{where}: keep must contain columns of frame; got {unknown[0]!r}. "
+            f"The columns of frame are {names[:5]}"
             + (f" and {len(names) - 5} more." if len(names) > 5 else ".")
         )
     return set(keep)
@@ -294,19 +295,19 @@ def _content_of(texts: set[str]) -> str:
 
 
 def is_code(text: str) -> bool:
-    """Return whether a text is a code: a whole number with a leading zero, such as 007."""
+    """Return whether a string is a code: a whole number with a leading zero, such as 007."""
     return re.fullmatch(CODE, text) is not None
 
 
 def is_number_as_text(text: str) -> bool:
-    """Return whether a text may come from a number or boolean that `as_text` converted."""
+    """Return whether a string may come from a number or boolean that `as_text` converted."""
     return text in ("True", "False") or (
         is_convertible(text, float) and category_as_text(float(text)) == text
     )
 
 
 def is_convertible(text: str, convert: Callable[[str], Any]) -> bool:
-    """Return whether a function, such as ``float``, can convert a text."""
+    """Return whether a function, such as ``float``, can convert a string."""
     try:
         convert(text)
     except ValueError:

@@ -469,7 +469,10 @@ def _moves(subject: _Subject, columns: Codes, spread: Floats) -> tuple[Floats, F
 
 
 def _in_proportion(step: Floats, move: Floats, own: NDArray[np.bool_], rounding: float) -> Floats:
-    """Return the derivatives of a column's own inputs, or NaN if they are nonlinear or other inputs move."""
+    """Return the derivatives of a column's own inputs.
+
+    They are NaN if these inputs do not change linearly with the column, or if other inputs change too.
+    """
     with np.errstate(invalid="ignore", over="ignore"):
         rate = step @ move / (step @ step)
         most = np.abs(move).max(axis=0)

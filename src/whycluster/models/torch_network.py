@@ -158,7 +158,7 @@ class ManhattanDistances(_WithBuffers):
 
 
 class MixedDistances(_WithBuffers):
-    """s_k = squared differences of numbers + gamma (categories that differ): (n, d) to (n, K)."""
+    """s_k = sum of squared differences + gamma * number of differing categories: (n, d) to (n, K)."""
 
     def __init__(self, prototypes: Floats, categorical: NDArray[np.bool_], gamma: float) -> None:
         super().__init__(prototypes=prototypes, categorical=categorical)

@@ -167,8 +167,9 @@ def check_stages(stages: Sequence[Any]) -> None:
 
 def _unknown(stage: Any) -> UnsupportedModelError:
     return UnsupportedModelError(
-        f"neuralize: stage {stage.uid!r} ({type(stage).__name__}) is not supported, since it is not known "
-        f"how it computes its columns. Supported stages are {SUPPORTED}. {ALTERNATIVE}"
+        f"neuralize: stage {stage.uid!r} ({type(stage).__name__}) is not supported, because "
+        f"whycluster does not know how this stage computes its columns. Supported stages are {SUPPORTED}. "
+        f"{ALTERNATIVE}"
     )
 
 

@@ -195,8 +195,8 @@ def _after(transformer: Any, step: Step, form: AffineForm) -> AffineForm:
         return own(step, form)  # type: ignore[no-any-return]
     listed = "".join(f"\n  - {line}" for line in SUPPORTED)
     raise UnsupportedModelError(
-        f"neuralize: {step} is not supported, since it is not known how it computes its features. Supported "
-        f"steps are:{listed}\n{ALTERNATIVE}"
+        f"neuralize: {step} is not supported, because whycluster does not know how this step computes its "
+        f"features. Supported steps are:{listed}\n{ALTERNATIVE}"
     )
 
 

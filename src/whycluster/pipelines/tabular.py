@@ -80,7 +80,7 @@ def pipeline(
 
     Parameters
     ----------
-    frame : data frame of pandas, polars or pyarrow. A pyarrow table is converted to pandas, or to polars if
+    frame : a pandas or polars DataFrame, or a pyarrow Table. A Table is converted to pandas, or to polars if
         pandas is not installed, since older versions of scikit-learn do not accept it in ``predict``. Before
         version 1.9, scikit-learn does not see the column names of polars 2, and ``predict`` takes the columns
         in the order in which they were fitted. `explain` checks the names with all versions.

@@ -1,4 +1,4 @@
-"""The style of all plots, with colors for every kind of color vision, plain-text names, and figures."""
+"""The style shared by all plots: colorblind-safe colors, plain-text names and the creation of figures."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def check_axes(ax: Any, where: str) -> Axes:
 
 
 def cut(text: str, longest: int = _LONGEST) -> str:
-    """Put a text on one line and, if it is too long, cut its middle, since names often differ at the ends."""
+    """Put a string on one line and cut its middle if it is too long, since names often differ at the ends."""
     text = display.printable(text)
     if _width(text) <= longest:
         return text
@@ -91,7 +91,7 @@ def cut_all(names: Iterable[Any], longest: int = _LONGEST) -> list[str]:
 
 
 def _cut_around(text: str, others: Sequence[str], longest: int) -> str:
-    """Return the word in which a text differs from others, with as much of the text's two ends as fits."""
+    """Return the word in which a string differs from others, with as much of its two ends as fits."""
     start = _common_prefix(others)
     stop = len(text) - _common_prefix([other[start:][::-1] for other in others])
     while start > 0 and text[start - 1].isalnum():

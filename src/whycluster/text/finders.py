@@ -196,7 +196,7 @@ def _keep_terms(
 
 @dataclass(frozen=True)
 class CharacterFinder(VectorizerFinder):
-    """Finds n-grams of characters and the words they cover, which are separated by whitespace.
+    """Finds character n-grams and the whitespace-separated words they cover.
 
     The relevance of an n-gram is shared among its words in proportion to their characters in the n-gram.
 

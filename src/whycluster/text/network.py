@@ -160,7 +160,7 @@ def _model_network(model: Any) -> Network:
     if isinstance(found, OnlyLabels):
         raise UnsupportedModelError(
             f"neuralize: {found.kind} show which cluster each document is in, but not why. Use a surrogate "
-            "instead, which can be explained and reports how well it matches: "
+            "instead, which can be explained and reports how well it matches the labels: "
             "make_pipeline(vectorizer, TruncatedSVD(100), wc.Surrogate()).fit(documents, labels)."
         )
     check_not_deep(found, model)

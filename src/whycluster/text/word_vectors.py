@@ -189,8 +189,8 @@ def _check_vocabulary(vocabulary: Any, n_rows: int, where: str) -> dict[str, int
     invalid = next((word for word in words if not isinstance(word, str)), None)
     if invalid is not None or not words:
         raise InvalidInputError(
-            f"{where}: vocabulary must consist of strings; got "
-            f"{'none' if invalid is None else repr(invalid)}."
+            f"{where}: vocabulary must consist of one or more strings; got "
+            f"{'an empty vocabulary' if invalid is None else repr(invalid)}."
         )
     if rows is None or rows.min() < 0 or rows.max() >= n_rows:
         bad = next(word for word, row in vocabulary.items() if not _is_row(row, n_rows))
@@ -211,7 +211,9 @@ def _words_of(vocabulary: Any, where: str) -> list[Any]:
     try:
         hash(tuple(words))
     except TypeError:
-        raise InvalidInputError(f"{where}: vocabulary must consist of strings; got {words[0]!r}.") from None
+        raise InvalidInputError(
+            f"{where}: vocabulary must consist of one or more strings; got {words[0]!r}."
+        ) from None
     return words
 
 

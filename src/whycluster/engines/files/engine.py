@@ -25,7 +25,7 @@ from whycluster.core.attribution import Population
 from whycluster.core.blocks import InOrder
 from whycluster.core.errors import FilesWarning, InvalidInputError
 from whycluster.data.arrays import is_real
-from whycluster.data.display import count
+from whycluster.data.display import count, cut
 from whycluster.data.files import as_path
 from whycluster.data.settings import setting
 from whycluster.data.validation import check_integer, invalid_choice
@@ -463,11 +463,10 @@ class FilesEngine(Engine[list[FilePart], FilePart, None, DatasetExplanation]):
                 f"{twice!r} would now be written to {now[others[twice]]!r}. Always pass the same folder, the "
                 f"one that contains all parts, or pass {setting('overwrite=True')} to start over."
             )
-        n, is_one = count(len(others), "other part"), len(others) == 1
+        n, are = count(len(others), "part"), "is" if len(others) == 1 else "are"
         warnings.warn(
-            f"{WHERE}: {str(self.results.state.folder)!r} holds the results of {n}, such as "
-            f"{min(others)!r}, which {'is' if is_one else 'are'} no longer among the data. These results "
-            "are kept.",
+            f"{WHERE}: {str(self.results.state.folder)!r} also holds the results of {n} that {are} no longer "
+            f"in the data: {cut(sorted(others))}. These results are kept.",
             FilesWarning,
             stacklevel=5,
         )

@@ -88,7 +88,10 @@ class ModelInput:
         )
 
     def sent(self, place: int, kept: Sequence[str]) -> SentColumn:
-        """Return how the column is sent to the workers; a kept column that is unchanged is sent only once."""
+        """Return how the column is sent to the workers.
+
+        A column that is also kept in the result and needs no conversion is sent only once.
+        """
         same = self.is_sent_unchanged and self.name in kept
         name = _KEPT.format(kept.index(self.name)) if same else _SENT.format(place)
         return SentColumn(name, self.name, self.width, self.features)
