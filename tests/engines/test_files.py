@@ -1386,6 +1386,26 @@ def arguments(tmp_path: Path) -> list[str]:
     return [sys.executable, "-c", SCRIPT, *(str(tmp_path / name) for name in ("model", "in", "out"))]
 
 
+def test_pandas_is_not_imported_on_a_thread(tmp_path: Path) -> None:
+    """While one thread imports pandas, narwhals on another one would see a part of it."""
+    code = """
+import sys, threading
+import numpy as np
+import whycluster as wc
+
+class Imports:
+    def find_spec(self, name, path, target=None):
+        if name == "pandas":
+            print(threading.current_thread().name)
+
+sys.meta_path.insert(0, Imports())
+wc.explain_dataset(np.eye(3, 4), *sys.argv[1:], columns=list("abcd"), workers=2)
+"""
+    args = [sys.executable, "-c", code, str(write(tmp_path / "in")), str(tmp_path / "out")]
+    done = subprocess.run(args, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("MainThread\n", "")
+
+
 def started(tmp_path: Path) -> subprocess.Popen[bytes]:
     return subprocess.Popen(arguments(tmp_path), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
