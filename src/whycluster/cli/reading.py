@@ -202,7 +202,7 @@ def _raise_expanded(file: TableFile, most: int) -> NoReturn:
 
 def _read_delimited(file: TableFile) -> pl.DataFrame:
     names = _header(file, _preview(file))
-    content = _utf8_content(file)
+    content = _for_polars_1(_utf8_content(file), len(names))
     options: dict[str, Any] = {
         "separator": file.separator,
         "decimal_comma": file.decimal == ",",
@@ -346,6 +346,19 @@ def _utf8_content(file: TableFile) -> Any:
         return _in_memory(file.read_bytes().decode(file.encoding).encode())
     except UnicodeError:
         file.fail(f"is not encoded in {file.encoding}. Use another --encoding.")
+
+
+def _for_polars_1(content: Any, n_columns: int) -> Any:
+    """Return contents that polars 1 reads as polars 2 does.
+
+    It does not select columns of files with signs such as [ in their names. In older versions, a single
+    column of numbers becomes text if there are blank lines and lines end as on Windows.
+    """
+    if not pl.__version__.startswith("1."):
+        return content
+    if isinstance(content, str) and (n_columns == 1 or set(content) & set("[*?")):
+        content = _in_memory(Path(content).read_bytes())
+    return io.BytesIO(content.getvalue().replace(b"\r\n", b"\n")) if n_columns == 1 else content
 
 
 def _in_memory(content: bytes) -> io.BytesIO:
