@@ -17,6 +17,8 @@ import os
 from typing import Any
 
 import pytest
+import sklearn
+from sklearn.utils.fixes import parse_version
 
 from whycluster.pipelines.steps import READS_NAMES_OF_POLARS
 
@@ -69,7 +71,9 @@ def _runs_a_test() -> bool:
 
 
 def needs_names_of_polars() -> None:
-    """Skip a test that fits steps to a polars frame if scikit-learn cannot read its column names."""
+    """Skip a test that fits steps to a polars frame if scikit-learn cannot read it."""
+    if parse_version(sklearn.__version__) < parse_version("1.7"):
+        pytest.skip("scikit-learn before 1.7 does not join sparse and polars columns")
     if not READS_NAMES_OF_POLARS and not hasattr(
         importlib.import_module("polars").DataFrame, "__dataframe__"
     ):

@@ -408,6 +408,8 @@ def test_an_array_goes_into_the_frame_that_is_asked_for(exp: wc.Explanation, bac
 @pytest.mark.parametrize("backend", ["pandas", "polars", "pyarrow"])
 def test_names_that_no_frame_can_hold(backend: str) -> None:
     """Found by fuzzing."""
+    if backend == "pandas" and pd.__version__ < "3":
+        pytest.skip("pandas 2 holds such names")
     exp = wc.explain(np.eye(2), np.eye(2), feature_names=["a", "\ud800"])
     with pytest.raises(wc.InvalidInputError) as caught:
         exp.to_frame(backend)
