@@ -388,7 +388,7 @@ def _files(given: str, where: str, others: list[Path]) -> list[Path]:
         return [_absolute(path)]
     _check_listable(given, where)
     found = [_absolute(Path(name)) for name in sorted(glob.glob(given, recursive=True))]
-    found = [each for each in found if not _is_hidden(each.relative_to(_root(given)))]
+    found = [each for each in found if not is_hidden(each.relative_to(_root(given)))]
     for each in found:
         _check_link(each, where)
     others += [each.relative_to(_root(given)) for each in found if not (each.is_file() or each.is_dir())]
@@ -407,7 +407,7 @@ def _walk(folder: Path, where: str, above: list[str]) -> Iterator[Path]:
             f"{where}: data must be folders that can be read; {str(folder)!r} cannot be ({error.strerror}). "
             "Change its permissions, or pass a list of files."
         ) from error
-    for path in (folder / name for name in names if not _is_hidden(Path(name))):
+    for path in (folder / name for name in names if not is_hidden(Path(name))):
         _check_link(path, where)
         if path.is_dir():
             yield from _walk(path, where, [*above, real])
@@ -463,7 +463,7 @@ def is_pattern(text: str) -> bool:
     return bool(_PATTERN & set(text))
 
 
-def _is_hidden(path: Path) -> bool:
+def is_hidden(path: Path) -> bool:
     """Return whether a path is hidden. Spark and whycluster give such names to files that are not data."""
     return any(part.startswith((".", "_")) for part in path.parts)
 

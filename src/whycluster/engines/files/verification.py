@@ -11,6 +11,7 @@ from whycluster.core.errors import InvalidInputError
 from whycluster.data.display import count
 from whycluster.data.files import as_path
 from whycluster.engines.files.manifest import FileRecord
+from whycluster.engines.files.parts import is_hidden
 from whycluster.engines.files.run_state import RunState
 
 
@@ -91,9 +92,9 @@ def verify_folder(folder: Path, where: str) -> DatasetVerification:
 
 
 def _visible_files(folder: Path) -> Iterator[str]:
-    """Yield the files that tools read as results: names without a leading underscore or dot."""
+    """Yield the files that tools read as results: all that are not hidden."""
     for place, folders, files in os.walk(folder):
-        folders[:] = [name for name in folders if not name.startswith(("_", "."))]
+        folders[:] = [name for name in folders if not is_hidden(Path(name))]
         for name in files:
-            if not name.startswith(("_", ".")):
+            if not is_hidden(Path(name)):
                 yield (Path(place) / name).relative_to(folder).as_posix()
