@@ -185,7 +185,7 @@ def test_centroids_near_the_float_limit() -> None:
     with pytest.raises(wc.InvalidInputError) as error:
         wc.neuralize(CENTROIDS * 1e200)
     assert str(error.value) == (
-        "neuralize: the squares of the centroids overflow; the largest value is "
+        "neuralize: squared distances between centroids overflow; the largest value is "
         "4e+200. Rescale the data and fit the model again."
     )
 
@@ -195,7 +195,7 @@ def test_centroids_so_close_that_their_distances_underflow(size: float) -> None:
     with pytest.raises(wc.InvalidInputError) as error:
         wc.neuralize(CENTROIDS * size)
     assert str(error.value) == (
-        "neuralize: the squares of the centroids underflow; the largest value is "
+        "neuralize: squared distances between centroids underflow; the largest value is "
         f"{4 * size:.3g}. Rescale the data and fit the model again."
     )
     assert wc.neuralize(np.zeros((2, 3))).assign(ROWS).tolist() == [0] * len(ROWS)  # equal ones are a tie

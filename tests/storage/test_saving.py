@@ -743,7 +743,7 @@ def array(name: str, value: Any) -> Change:
         (array("energy.near", [0.5]), "'energy.near' must have shape (); got (1,)"),
         (
             array("energy.centroids", np.full((3, 2), 1e200)),
-            "its contents must form a SquaredEnergy (neuralize: the squares of the centroids "
+            "its contents must form a SquaredEnergy (neuralize: squared distances between centroids "
             "overflow; the largest value is 1e+200. Rescale the data and fit the model again)",
         ),
         (

@@ -73,7 +73,7 @@ class SquaredEnergy(AdditiveEnergy):
         underflow = self._bias.max() < _SMALLEST and len(different) > 1
         if underflow or not np.isfinite(self._bias).all():
             raise InvalidInputError(
-                f"neuralize: the squares of the centroids {'under' if underflow else 'over'}flow; the "
+                f"neuralize: squared distances between centroids {'under' if underflow else 'over'}flow; the "
                 f"largest value is {np.abs(centroids).max():.3g}. Rescale the data and fit the model again."
             )
 
