@@ -11,7 +11,7 @@ from whycluster.engines.files.verification import verify_folder
 
 
 def verify(folder: Path, as_json: bool) -> int:
-    """Print what is wrong with a folder; return the exit code."""
+    """Print the problems found in a folder, and return the exit code."""
     found = verify_folder(folder, "verify")
     print_result(to_json({"ok": found.ok, **dataclasses.asdict(found)}) if as_json else str(found))
     return 0 if found.ok else 1

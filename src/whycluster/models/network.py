@@ -71,7 +71,7 @@ class Query:
         beta.
     rule : how the evidence is shared among the competitors: "min-take-most" (the paper's rule), "joint" (one
         denominator for all competitors), "sequential" (features are added one after another, and each is
-        credited with what it adds; the most faithful rule for few features, but results can jump where the
+        credited with its own gain; the most faithful rule for few features, but results can jump where the
         order changes) or "contrast" (the strongest competitor only)
     threshold : for models that give probabilities, such as mixtures: explain why the probability of the
         cluster is above this threshold (or below it) instead of why it is the largest (Prop. 7)

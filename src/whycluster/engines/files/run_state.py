@@ -57,7 +57,7 @@ class RunState:
     def __init__(self, folder: Path, where: str, durable: bool = True) -> None:
         self.folder, self.where, self.durable = folder, where, durable
         self._facts: dict[str, Any] = {}  # the description of the run, as JSON values; see `begin`
-        self._text = ""  # the description as it is on disk
+        self._text = ""  # the description on disk
         self._lock, self._committing = threading.Lock(), threading.Lock()
         self._saved_at, self._saving_took = 0.0, 0.0
         self._added: dict[str, FileRecord] = {}  # complete results that do not have their final names yet
