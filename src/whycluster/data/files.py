@@ -124,8 +124,13 @@ def _move_to_new(temporary: Path, target: Path) -> None:
             raise
 
 
-def move_files(moves: Sequence[tuple[Path, Path]], root: Path, durable: bool) -> None:
-    """Move files to other places below ``root``; if ``durable``, each step is on disk before the next."""
+def move_files(
+    moves: Sequence[tuple[Path, Path]], root: Path, durable: bool, others: Iterable[Path] = ()
+) -> None:
+    """Move files to other places below ``root``; if ``durable``, each step is on disk before the next.
+
+    ``others`` are folders above ``root`` to sync as well.
+    """
     if durable:
         _sync_files([path for path, _ in moves])
     for path, target in moves:
@@ -133,7 +138,7 @@ def move_files(moves: Sequence[tuple[Path, Path]], root: Path, durable: bool) ->
         path.replace(target)
     if durable:
         around = {parent for _, target in moves for parent in target.parents}
-        sync_folders(around.difference(root.parents))
+        sync_folders(around.difference(root.parents).union(others))
 
 
 def _sync_files(paths: Sequence[Path]) -> None:

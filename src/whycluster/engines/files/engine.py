@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from whycluster.core.attribution import Population
-from whycluster.core.blocks import InOrder
+from whycluster.core.blocks import InOrder, single_threaded
 from whycluster.core.errors import FilesWarning, InvalidInputError
 from whycluster.data.arrays import is_real
 from whycluster.data.display import count, cut
@@ -160,7 +160,8 @@ def explain_dataset(
         "top": None if top is None else int(top),
         "output": output,
     }
-    with state.opened(), _explaining_write_errors(folder):
+    # Each part is explained on one thread, since several parts are explained in parallel.
+    with single_threaded(), state.opened(), _explaining_write_errors(folder):
         state.begin(facts, plan.settings, overwrite)
         plan = plan.with_settings(state.settings)
         output_options = {"top": facts["top"], "output": output}
@@ -278,7 +279,7 @@ class FilesEngine(Engine[list[FilePart], FilePart, None, DatasetExplanation]):
         check_any_left(self.plan)
         state.forget_progress()
         if total.sizes.any():  # otherwise `explain_all` raises an error
-            state.save(
+            state.record(
                 population=population_to_json(total),
                 inputs=self.plan.identities,
                 without=sorted(self.plan.failed),

@@ -32,7 +32,7 @@ class PartPool:
         Ctrl-C, or any error other than a `PartError`, stops all threads at their next `tick`.
         """
         self._stopped, n_rows = threading.Event(), self._plan.n_rows(parts)
-        with blocks.single_threaded(), Progress(title, n_rows, "rows") as self._bar:
+        with Progress(title, n_rows, "rows") as self._bar:
             if self._workers == 1:
                 for part in parts:
                     self._one(part, work)

@@ -59,9 +59,10 @@ class RunState:
         self._facts: dict[str, Any] = {}  # the description of the run, as JSON values; see `begin`
         self._text = ""  # the description on disk
         self._lock, self._committing = threading.Lock(), threading.Lock()
-        self._saved_at, self._saving_took = 0.0, 0.0
+        self._saved_at, self._saving_took = time.monotonic(), 0.0
         self._added: dict[str, FileRecord] = {}  # complete results that do not have their final names yet
         self._run_id: str | None = None
+        self._unsynced: set[Path] = set()  # folders with new names that may not be on disk yet
 
     @contextmanager
     def opened(self) -> Iterator[RunState]:
@@ -104,8 +105,7 @@ class RunState:
     def _make_folder(self) -> None:
         new = [each for each in (self.folder, *self.folder.parents) if not each.exists()]
         self.folder.mkdir(parents=True, exist_ok=True)
-        if self.durable:
-            sync_folders({self.folder.parent, *(each.parent for each in new)})
+        self._unsynced = {self.folder.parent, *(each.parent for each in new)}
 
     @property
     def is_begun(self) -> bool:
@@ -197,10 +197,13 @@ class RunState:
         """Remove from the description the sum over the parts measured so far; the next `save` writes this."""
         self._facts["measured"] = {}
 
-    def save(self, **figures: Any) -> None:
-        """Add figures to the description, and write the description to the folder if it has changed."""
+    def record(self, **figures: Any) -> None:
+        """Add measured quantities to the description; the next `save` writes them."""
         self._facts["figures"].update(figures)
-        self._run_id = None if figures else self._run_id
+        self._run_id = None
+
+    def save(self) -> None:
+        """Write the description to the folder if it has changed."""
         text = json.dumps(self._facts, indent=1)
         if text != self._text:
             with self.writing(_DESCRIPTION) as path:
@@ -290,7 +293,10 @@ class RunState:
 
     @contextmanager
     def committing(self) -> Iterator[None]:
-        """At the end, give final names to all results that were added, even if an error occurred."""
+        """At the end, give final names to all results that were added, even if an error occurred.
+
+        If no error occurred, `finish` writes the description that lists them.
+        """
         try:
             yield
         except BaseException:
@@ -298,7 +304,7 @@ class RunState:
                 self._commit()
             raise
         with self._committing:
-            self._commit()
+            self._place_added()
 
     def finish(self, complete: bool) -> None:
         """Record whether the folder is complete, once all results have their final names."""
@@ -306,11 +312,16 @@ class RunState:
         self.save()
 
     def _commit(self) -> None:
-        """Sync the added results, give them their final names, and list them in the description."""
+        """Give the added results their final names, and write the description that lists them."""
+        if self._place_added():
+            self._save_progress()
+
+    def _place_added(self) -> bool:
+        """Sync the added results, give them their final names and list them; return whether there are any."""
         with self._lock:
             added, self._added = self._added, {}
         if not added:
-            return
+            return False
         records = {name: record._asdict() for name, record in added.items()}
         listed = self._facts["results"]
         stale = [name for name, record in records.items() if listed.get(name, record) != record]
@@ -320,12 +331,13 @@ class RunState:
             self.save()
         self._place(list(added))
         self._facts["results"] = dict(sorted({**self._facts["results"], **records}.items()))
-        self._save_progress()
+        return True
 
     def _place(self, names: list[str]) -> None:
         """Move files from their temporary paths to their final names."""
         moves = [(self.folder / _TEMPORARY / name, self.folder / name) for name in names]
-        move_files(moves, self.folder, self.durable)
+        move_files(moves, self.folder, self.durable, self._unsynced)
+        self._unsynced = set()
 
 
 def _is_intact(facts: Any) -> bool:
