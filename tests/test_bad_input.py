@@ -671,8 +671,8 @@ def test_metric() -> None:
         "got DBSCAN."
     )
     assert message(ROWS, metric="cosine") == (
-        'neuralize: with metric="cosine", centroids must not be all zeros, since these have no direction; '
-        "centroid 0 is all zeros."
+        'neuralize: with metric="cosine", centroids must not be all zeros, since a zero vector has no '
+        "direction; centroid 0 is all zeros."
     )
 
 

@@ -1,6 +1,6 @@
 """The method of the paper: from the energies of a model to the relevance of every feature.
 
-The package needs NumPy, and threadpoolctl to limit the threads of BLAS.
+This folder requires only NumPy, plus threadpoolctl to limit the number of BLAS threads.
 
 Reading order: `energies` (models as energies s_k and their splits e_k), `evidence` (h_k and f_c, Props. 1, 6
 and 7), `rules` (the weights of the competitors, Eqs. 2-4), `attribution` (all rows: beta and relevance),

@@ -28,7 +28,7 @@ def least(values: NDArray[Any]) -> tuple[Codes, NDArray[Any]]:
 
 
 def row_sums(values: Floats) -> Floats:
-    """Return the sum of each row, computed as a product with ones; for few columns, sum() is much slower."""
+    """Return the sum of each row as a product with ones, since sum() is much slower for few columns."""
     return values @ np.ones(values.shape[1])
 
 

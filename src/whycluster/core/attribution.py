@@ -1,10 +1,10 @@
 """Attribution: from the rows to the relevance of every feature.
 
-Clusters are codes 0..K-1 here. Rows are read block by block, and nothing of shape (rows, clusters, features)
-is allocated, except by the sequential rule for a few rows at a time. Start reading at `attribute`. For
-k-means and the default query, `whycluster.core.compiled` does all the work in compiled loops. This module
-implements the same steps in NumPy, for every energy and every query. ``tests/core/test_compiled.py`` checks
-that the two agree.
+Clusters are codes 0..K-1 here. Rows are read block by block. Only the sequential rule allocates an array of
+shape (rows, clusters, features), for a few rows at a time. Start reading at `attribute`. For k-means and the
+default query, `whycluster.core.compiled` does all the work in compiled loops. This module implements the
+same steps in NumPy, for every energy and every query. ``tests/core/test_compiled.py`` checks that the two
+agree.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ class Attribution:
 
 @dataclass(frozen=True)
 class Population:
-    """Measurements on all rows. The populations of several parts of the rows can be added up."""
+    """Measurements over all rows. Populations of separate parts of the data can be added up."""
 
     evidence: float  # the mean of f_c; beta is its inverse (Eq. 3)
     sizes: Codes  # (K,) the size of each cluster
@@ -174,7 +174,7 @@ class Population:
 
 
 Background: TypeAlias = Rows | Population
-"""The rows to measure, or the measurements."""
+"""The rows to measure, or a finished measurement."""
 
 
 def attribute(

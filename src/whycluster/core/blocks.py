@@ -86,7 +86,7 @@ class EvidenceView:
     def rows(self, start: int, stop: int) -> Floats:
         """Return h of rows start..stop, (b, K)."""
         room = self.relevance[start:stop].reshape(-1)
-        if room.dtype != np.float64:  # skip a float32 if the block begins between two float64
+        if room.dtype != np.float64:  # skip one float32 if the block does not begin on a float64 boundary
             between = room.ctypes.data // room.itemsize % 2
             room = room[between : between + (len(room) - between) // 2 * 2].view(np.float64)
         return per_cluster(room, stop - start, self.n_clusters)
@@ -106,7 +106,7 @@ def run(work: Work[Space], make_space: Callable[[], Space], n_rows: int, size: i
 
 
 def each(work: Callable[[int], None], n_tasks: int, stopped: threading.Event | None = None) -> None:
-    """Call ``work`` with 0, 1, ..., on several threads.
+    """Call ``work`` with 0, 1, ..., ``n_tasks`` - 1 on several threads.
 
     The first error, or Ctrl-C, sets ``stopped`` and is raised here. Running tasks may check ``stopped``; no
     further tasks are started.
@@ -139,7 +139,7 @@ def each(work: Callable[[int], None], n_tasks: int, stopped: threading.Event | N
 
 
 class InOrder(Generic[Sum]):
-    """A sum of values that threads may pass in any order, computed in the order of the rows.
+    """A sum that is computed in the order of the rows, although threads pass the values in any order.
 
     The result is therefore bit-identical in every run. Values that arrive early are kept until their turn.
     """

@@ -36,11 +36,11 @@ class ColumnWarning(UserWarning):
 
 
 class FilesWarning(UserWarning):
-    """Some files of a folder cannot be read or are not used; the message names one of them."""
+    """Some files in a folder cannot be read or are not used; the message names one of them."""
 
 
 class GradientWarning(UserWarning):
-    """An operation without an LRP rule was handled by its gradient, so relevance may not add up."""
+    """For an operation without an LRP rule, its gradient was used instead, so relevance may not add up."""
 
 
 def level_of_the_caller() -> int:

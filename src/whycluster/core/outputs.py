@@ -120,7 +120,7 @@ def gradient(energy: Energy, rows: Rows, cluster: Codes | None = None) -> NDArra
 
 
 Receive: TypeAlias = Callable[[int, int, Floats, Floats], None]
-"""Takes rows start..stop, W = sum_k a_k grad s_k, (b, d), and the total relevance of each row, (b,)."""
+"""Takes start and stop of a block, W = sum_k a_k grad s_k, (b, d), and the relevance of each row, (b,)."""
 
 
 def propagate_gradient(

@@ -13,16 +13,15 @@ import numpy as np
 from whycluster.core.arrays import Floats, row_sums
 from whycluster.core.evidence import Assignment
 
-# Below this, 1 / h_k may overflow, so f_c / h_k is divided directly.
+# Below this, 1 / h_k may overflow, so f_c / h_k is computed as one division.
 _TINY_EVIDENCE = 1e-300
 
 
 def weigh(h: Floats, assignment: Assignment, rule: str, beta: float | None, out: Floats) -> None:
     """Write the weights a_k of the competitors, (b, K), and a_c = -sum_k a_k, so that each row sums to zero.
 
-    A row with negative evidence ("why not this cluster?") always gets the contrast with the cluster that won,
-    because the other rules, except for the soft one, are singular if some h_k are negative and others
-    positive.
+    Unless the rule is the soft one, a row with negative evidence ("why not this cluster?") gets the contrast
+    with the cluster that won, because the rules are singular if some h_k are negative and others positive.
     """
     if beta is None:  # a contrast
         contrasted = np.arange(len(h))

@@ -1,7 +1,7 @@
 /* k-means from rows to relevance in one pass, for `whycluster.core.compiled.loops`; the loops are in kmeans_tile.h.
 
 Rows are processed in tiles of ROWS, which stay in the cache from the first step to the last. All sums are in double.
-Nothing is allocated, and only memory of the caller is read or written. */
+Nothing is allocated, and only the caller's memory is read or written. */
 
 #if !(defined __x86_64__ || defined __aarch64__) || !(defined __clang__ || (defined __GNUC__ && __GNUC__ >= 9))
 #error "These loops need x86-64 or aarch64, and gcc 9 or later or clang. On other platforms, NumPy does the work."
@@ -28,7 +28,7 @@ typedef struct {
 
 /* Rows `first` to `first + n` of a table whose columns begin at these addresses; `down` is the step from row to row.
    Steps are in numbers, not bytes. Without `out`, only cluster, competitor and evidence are written; with
-   `only_energies`, only the energies, to `out`. */
+   `only_energies`, only the energies are written, to `out`. */
 typedef struct {
     Size first, n;
     const void *const *columns;
@@ -140,7 +140,7 @@ Size room(const Model *model)
     return (model->d + 1 + model->K + 3) * ROWS + model->K + 8;
 }
 
-/* Return 0, or NaN if an energy or an evidence is not finite. */
+/* Return 0, or NaN if an energy or evidence value is not finite. */
 double run(int width, const Model *model, const Block *block, double *space)
 {
     double *aligned = (double *)(((uintptr_t)space + 63) & ~(uintptr_t)63); /* otherwise each access touches two cache lines */

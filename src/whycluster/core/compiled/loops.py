@@ -76,9 +76,9 @@ class MemoryLayout:
 
     Attributes
     ----------
-    owner : the arrays that hold the values, kept alive
+    owner : the arrays that hold the values; this reference keeps them alive
     columns : (d,) the address of the first number of each column
-    down : the step from one row to the next, as a count of numbers
+    down : the step from one row to the next, in elements
     side_by_side : whether the numbers of a row are contiguous
     dtype : the dtype of the numbers
     """
@@ -124,7 +124,7 @@ class MemoryLayout:
 
 
 def _is_readable(values: NDArray[Any]) -> bool:
-    """Return whether an array holds aligned native float32 or float64, with strides of whole items."""
+    """Return whether an array holds aligned native float32 or float64 values, with strides of whole items."""
     plain = values.dtype.kind == "f" and values.itemsize in (4, 8) and values.dtype.isnative
     return plain and values.flags.aligned and all(step % values.itemsize == 0 for step in values.strides)
 

@@ -26,7 +26,7 @@ class AdditiveEnergy(Energy):
     """
 
     def __init__(self, prototypes: Floats) -> None:
-        # Copied, since the model may be refitted; in C order, since BLAS may sum other orders differently.
+        # A copy, since the model may be refitted; in C order, since BLAS may round differently in others.
         self.prototypes = np.array(prototypes, dtype=np.float64, order="C")
         self.n_clusters, self.n_features = self.prototypes.shape
         self.scratch_width = self.n_features
@@ -36,7 +36,7 @@ class AdditiveEnergy(Energy):
     def split(self, x: Floats, k: int, out: Floats) -> None:
         """Write e_k(x), the dissimilarity to prototype k feature by feature, into ``out`` of shape (b, d)."""
 
-    def slope(self, x: Floats, k: int, out: Floats) -> None:  # noqa: ARG002  # for those that have one
+    def slope(self, x: Floats, k: int, out: Floats) -> None:  # noqa: ARG002  # for subclasses
         """Write the derivative of `split`, feature by feature, into ``out`` of shape (b, d)."""
         raise UnsupportedModelError(
             f"gradient: {type(self).__name__} must define slope(x, k, out), the derivative of its split; it "

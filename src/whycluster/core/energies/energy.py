@@ -40,14 +40,14 @@ class Energy(ABC):
     title = "a custom dissimilarity"  # the family of models, for reports
     gives_probabilities = False  # whether softmax(-s) are the cluster probabilities of the model
     stiffness: float | None = None  # the beta for which exp(-beta s) are densities or probabilities, or None
-    adds_up: bool = True  # whether relevance sums to the evidence: all of an energy belongs to features
+    adds_up: bool = True  # whether relevance sums to the evidence, that is, no constant is left over
     rounds = False  # whether `combine` may write float32; it still computes in float64
     takes_columns = False  # whether computing is equally fast on rows stored column by column
     needs_means = False  # whether its split depends on the cluster means; see `with_means`
     tree: Tree | None = None  # the tree of clusters if `energies` compares pairs of its nodes, else None
     # (d,) which features are categorical, or None if all are numeric
     categorical: NDArray[np.bool_] | None = None
-    compiled: CompiledKMeans | None = None  # loops for the same energies, which this machine may not have
+    compiled: CompiledKMeans | None = None  # loops for the same energies; see `loops` for their availability
 
     @property
     def loops(self) -> CompiledKMeans | None:
@@ -56,7 +56,7 @@ class Energy(ABC):
 
     @cached_property
     def n_inputs(self) -> int:
-        """The number of values per row; after pipeline steps, it differs from the number of features."""
+        """The number of values per row; after pipeline steps, it may differ from the number of features."""
         return self.n_features
 
     def with_means(self, means: Floats, sizes: Codes) -> Energy:  # noqa: ARG002  # for those that need them
@@ -75,7 +75,7 @@ class Energy(ABC):
     def combine(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:
         """Write sum_k weights_k e_k(x) into ``out`` of shape (b, d).
 
-        ``weights`` is (b, K), and each row sums to zero: only differences of energies carry evidence.
+        ``weights`` is (b, K), and each row sums to zero, since only differences of energies carry evidence.
         """
 
     @abstractmethod
@@ -93,7 +93,7 @@ class Energy(ABC):
         return np.arange(self.n_features)
 
     def linearized(self) -> Energy | None:
-        """Return an energy with the same boundaries and linear differences, or None if this is impossible."""
+        """Return an energy with the same boundaries and linear differences, or None if there is none."""
         return None
 
     def step_scale(self) -> Floats:

@@ -10,7 +10,7 @@ from whycluster.core.energies.energy import Energy, Parts, carve
 
 
 class _MixtureEnergy(Energy):
-    """The base class of mixtures with diagonal covariances and with full ones."""
+    """The base class for mixtures with diagonal or full covariances."""
 
     gives_probabilities = True
     stiffness = 1.0
@@ -104,7 +104,7 @@ class GaussianEnergy(_MixtureEnergy):
         self.bias = self._half_log_det - self.log_weights
 
     def terms(self, x: Floats, cluster: Codes, out: Floats, scratch: Floats) -> None:
-        """Write the splits; here, every feature gets an equal share of the determinant."""
+        """Write the splits; here, every feature gets an equal share of the log determinant."""
         super().terms(x, cluster, out, scratch)
         half = np.broadcast_to(self._half_log_det, self.n_clusters)
         out += (half - half[cluster][:, None])[:, :, None] / self.n_features

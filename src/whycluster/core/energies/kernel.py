@@ -1,4 +1,4 @@
-"""Clusters of several support vectors under a soft or hard minimum: kernel k-means, Birch, noise."""
+"""Soft or hard minimums over the support vectors of each cluster: kernel k-means, Birch, noise."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class KernelEnergy(Energy):
         return np.repeat(np.arange(len(self.sizes)), self.sizes)
 
     def energies(self, x: Floats, out: Floats, scratch: Floats) -> None:
-        """Write the soft minimum over the support vectors of each cluster (Eq. 6)."""
+        """Write the soft or hard minimum over the support vectors of each cluster (Eq. 6)."""
         for chunk in self._chunks:
             for k, logits in self._logits(x, chunk, scratch):
                 top = logits.max(axis=0)
@@ -178,7 +178,7 @@ class KernelEnergy(Energy):
     def _logits(self, x: Floats, chunk: slice, scratch: Floats) -> Iterator[tuple[int, Floats]]:
         """Yield each cluster of a chunk with log v_j - gamma |x - u_j|^2 for its support vectors, (p, b).
 
-        Support vectors come first, so that pooling over them reads contiguous memory.
+        Support vectors are on the first axis, so that pooling over them reads contiguous memory.
         """
         part = self._units_of(chunk)
         (room,) = carve(scratch, part.stop - part.start)
@@ -234,7 +234,7 @@ class FloorEnergy(Energy):
     """
 
     adds_up = False
-    title = "several support vectors for each cluster, and noise where all are far"
+    title = "several support vectors for each cluster, and noise far from all of them"
 
     def __init__(self, clusters: KernelEnergy, floor: float, split: Floats) -> None:
         self.clusters = clusters

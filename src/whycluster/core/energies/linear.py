@@ -1,4 +1,4 @@
-"""Products with one direction per cluster: soft heads and spherical k-means."""
+"""Dot products with one direction per cluster: soft heads and spherical k-means."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class LinearEnergy(Energy):
         return self
 
     def _rows(self, x: Floats, scratch: Floats) -> Floats:  # noqa: ARG002  # for subclasses
-        """Return the rows to multiply with the directions."""
+        """Return the rows to multiply by the directions."""
         return x
 
 
@@ -82,8 +82,8 @@ class CosineEnergy(LinearEnergy):
         largest = np.abs(self.centroids).max(axis=1, keepdims=True)
         if not largest.all():
             raise InvalidInputError(
-                'neuralize: with metric="cosine", centroids must not be all zeros, since these have no '
-                f"direction; centroid {int(np.argmin(largest))} is all zeros."
+                'neuralize: with metric="cosine", centroids must not be all zeros, since a zero vector has '
+                f"no direction; centroid {int(np.argmin(largest))} is all zeros."
             )
         extreme = np.abs(np.log10(largest)) > _MOST_DIGITS
         scaled = self.centroids / np.where(extreme, largest, 1.0)

@@ -9,9 +9,9 @@ from whycluster.core.compiled.loops import CompiledKMeans
 from whycluster.core.energies.additive import AdditiveEnergy
 from whycluster.core.errors import InvalidInputError
 
-# Up to this ratio of the largest squared centroid to the least squared distance between two centroids,
-# expanding the square keeps ten digits of every difference. Among many centroids, some pair is always close,
-# so seven digits are enough there, since not expanding the square would be K times as slow.
+# Up to this ratio of the largest |centroid|^2 to the smallest squared distance between two centroids,
+# expanding the square leaves ten correct digits in every difference. Among many centroids, some pair is
+# always close. Seven digits must then suffice, because not expanding the square takes K times as long.
 _FAR_APART, _MANY, _FAR_APART_OF_MANY = 1e6, 2048, 1e9
 _PAIRS = 1 << 22  # pairs of centroids that are compared at once
 _SMALLEST = np.finfo(np.float64).tiny / np.finfo(np.float64).eps  # smaller squares lose digits
@@ -26,7 +26,7 @@ class SquaredEnergy(AdditiveEnergy):
 
     The energy and its split are expanded, without the |x|^2 that all clusters share: s_k is then linear in x,
     and sum_k a_k e_k = sum_k a_k mu_k^2 - 2 x * sum_k a_k mu_k for weights that sum to zero. So an
-    explanation takes three matrix products. Expanding loses digits if the data are far from 0. If necessary,
+    explanation takes three matrix products. This loses precision if the data are far from 0. If necessary,
     the middle of the centroids is subtracted first. If that does not help, because groups of centroids are
     much farther apart than their members, nothing is expanded, which is accurate but much slower.
 
@@ -34,7 +34,7 @@ class SquaredEnergy(AdditiveEnergy):
     ----------
     centroids : (K, d)
     scale : (d,) the weight of the square of each feature; 1 by default
-    near : which quantile of the distances between neighboring centroids to resolve; the smallest by default
+    near : the quantile of the distances between neighboring centroids to resolve; the smallest by default
     groups : (K,) the cluster of each centroid; distances within a cluster need not be resolved
     """
 
@@ -49,7 +49,7 @@ class SquaredEnergy(AdditiveEnergy):
         near: float = 0.0,
         groups: Codes | None = None,
     ) -> None:
-        # Copied, since the model may be refitted; in C order, since BLAS may sum other orders differently.
+        # A copy, since the model may be refitted; in C order, since BLAS may round differently in others.
         self.prototypes = np.array(centroids, dtype=np.float64, order="C")
         self.n_clusters, self.n_features = self.prototypes.shape
         self.scratch_width = self.n_inputs = self.n_features
@@ -150,7 +150,7 @@ def _duplicates(centroids: Floats) -> tuple[Codes, Codes]:
 def _is_far_apart(centroids: Floats, near: float, groups: Codes) -> bool:
     """Return whether more than a fraction ``near`` of centroids are too close to another to expand squares.
 
-    All pairs are compared, except those that are far enough apart in the widest feature alone.
+    All pairs are compared, except those that are far enough apart in the feature with the widest range.
     """
     n_clusters, feature = len(centroids), np.argmax(np.ptp(centroids, axis=0))
     order = np.argsort(centroids[:, feature])
@@ -171,7 +171,7 @@ def _is_far_apart(centroids: Floats, near: float, groups: Codes) -> bool:
 
 
 def _offset(centroids: Floats) -> Floats | None:
-    """Return roughly the median centroid, or None if all features are near 0, so that no offset is needed.
+    """Return the rounded median of the centroids, or None if all features are near 0 and need no offset.
 
     The median keeps a single outlying centroid from shifting the offset or inflating the spread. Without an
     offset, no block has to be copied. The offset is rounded to 20 binary digits, so that data with few
