@@ -122,11 +122,11 @@ def describe_growth(small: dict[str, Cost], large: dict[str, Cost]) -> str:
     ours, before, loop = large[EXPLAINING], small[EXPLAINING], large[LOOPING]
     longer, worked = ours.seconds / before.seconds, ours.work / before.work
     grown = loop.seconds / small[LOOPING].seconds
+    extra = f"{abs(ours.peak - before.peak):.0f} MB {'more' if ours.peak > before.peak else 'less'}"
     return (
         f"explaining ten times as many rows ({10 * N_ROWS:,}) takes {ours.seconds:.1f} s.\n"
         f"This is {longer:.1f} times as long as for {N_ROWS:,} rows, with {worked:.1f} times the CPU time.\n"
-        f"The peak memory is {ours.peak:.0f} MB ({ours.peak - before.peak:+.0f} MB compared with {N_ROWS:,} "
-        "rows).\n"
+        f"The peak memory is {ours.peak:.0f} MB, {extra} than for {N_ROWS:,} rows.\n"
         f"For the loop that only reads and writes, ten times as many rows take {grown:.1f} times as long.\n"
         f"With {10 * N_ROWS:,} rows, explaining takes {ours.seconds / loop.seconds:.2f} times as long as the "
         "loop."

@@ -625,7 +625,8 @@ def test_missing_expression(cells: Any) -> None:
     )
     empty = anndata.AnnData(obs=cells.obs, var=cells.var)
     assert error_message(empty) == (
-        "explain_anndata: adata.X must hold expression; it is None. Pass the name of a layer as layer=."
+        "explain_anndata: adata.X must contain expression values; it is None. Pass the name of a layer as "
+        "layer=."
     )
 
 

@@ -743,24 +743,28 @@ def array(name: str, value: Any) -> Change:
         (array("energy.near", [0.5]), "'energy.near' must have shape (); got (1,)"),
         (
             array("energy.centroids", np.full((3, 2), 1e200)),
-            "its contents must form a SquaredEnergy (neuralize: squared distances between centroids "
+            "its contents must be valid for a SquaredEnergy (neuralize: squared distances between centroids "
             "overflow; the largest value is 1e+200. Rescale the data and fit the model again)",
         ),
         (
             array("energy.centroids", np.ones((1, 2))),
-            "its contents must form a network (neuralize: the model must have at least 2 clusters, since a "
-            "cluster is explained against its competitors; got 1)",
+            "its contents must be valid for a network (neuralize: the model must have at least 2 clusters, "
+            "since a cluster is explained against its competitors; got 1)",
         ),
         (
             array("labels", np.full((3, 1), 97, dtype=np.uint32)),
-            "its contents must form a network (neuralize: labels must be distinct; got ['a', 'a', 'a'])",
+            "its contents must be valid for a network (neuralize: labels must be distinct; got ['a', 'a', "
+            "'a'])",
         ),
         (
             array("labels", np.full((2, 1), 97, dtype=np.uint32)),
-            "its contents must form a network (neuralize: labels must be distinct; got ['a', 'a'])",
+            "its contents must be valid for a network (neuralize: labels must be distinct; got ['a', 'a'])",
         ),
-        (array("labels", np.full((3, 1), 2**31, np.uint32)), "'labels' must be code points of characters"),
-        (array("labels", np.empty((3, 0), np.uint32)), "'labels' must be code points of characters"),
+        (
+            array("labels", np.full((3, 1), 2**31, np.uint32)),
+            "'labels' must contain valid Unicode code points",
+        ),
+        (array("labels", np.empty((3, 0), np.uint32)), "'labels' must contain valid Unicode code points"),
         (array("labels", SCALE), "'labels' must be of uint32; got float64"),
         (fact(values={}), "'labels' must be numbers, text or objects; got 'None'"),
         (fact(values=[]), "'values' must be of type dict; got list"),
@@ -777,8 +781,8 @@ def array(name: str, value: Any) -> Change:
         (fact(feature_names="ab"), "'feature_names' must be of type list or NoneType; got str"),
         (
             fact(feature_names=["a"]),
-            "its contents must form a network (neuralize: the model must have a name for each of its 2 "
-            "features; it has 1)",
+            "its contents must be valid for a network (neuralize: the model must have a name for each of "
+            "its 2 features; it has 1)",
         ),
         (
             fact(feature_names=["a", []]),
@@ -824,7 +828,7 @@ def test_networks_with_invalid_contents(change: Change, message: str, tmp_path: 
             ENERGIES[7],
             "directions",
             np.zeros((4, 3)),
-            "its contents must form a CosineEnergy (neuralize: with ",
+            "its contents must be valid for a CosineEnergy (neuralize: with ",
         ),
         (
             ENERGIES[8],
@@ -912,19 +916,19 @@ FRAMED = wc.explain(SMALL, pd.DataFrame(ROWS, columns=["u", "v"], index=list("ab
         (
             EXPLAINED,
             array("labels", np.full((2, 1), 97, "u4")),
-            "its contents must form labels (neuralize: ",
+            "its contents must be valid for labels (neuralize: ",
         ),
         (EXPLAINED, array("labels", np.arange(97, 99, dtype="u4")[:, None]), "there must be 3 labels; got 2"),
         (EXPLAINED, array("data", np.ones((8, 2))), "'data' must have shape (9, 2); got (8, 2)"),
         (
             SPARSE,
             array("data.indices", np.full(18, 2)),
-            "'data' must be numbers with feature indices from 0 to 1",
+            "'data' must contain numbers, with feature indices from 0 to 1",
         ),
         (
             SPARSE,
             array("data.indices", np.full(18, -1)),
-            "'data' must be numbers with feature indices from 0 to 1",
+            "'data' must contain numbers, with feature indices from 0 to 1",
         ),
         (
             SPARSE,
@@ -958,7 +962,7 @@ FRAMED = wc.explain(SMALL, pd.DataFrame(ROWS, columns=["u", "v"], index=list("ab
         (
             FRAMED,
             array("index", np.frombuffer(b"[" * 10**5, np.uint8)),
-            "its JSON must nest at most 100 times",
+            "its JSON must be nested at most 100 levels deep",
         ),
         (FRAMED, array("index", np.frombuffer(b"[" + b"9" * 5000 + b"]", np.uint8)), "its JSON must be "),
     ],
@@ -1157,7 +1161,7 @@ def test_deeply_nested_objects(tmp_path: Path) -> None:
         nested = '{"tuple":[' * depth + "]}" * depth
         text = json.dumps({**facts, "feature_names": ["u", "HERE"]}).replace('"HERE"', nested)
         message = error_message(write(tmp_path / "hostile", text, arrays))
-        assert message == "its JSON must nest at most 100 times"
+        assert message == "its JSON must be nested at most 100 levels deep"
 
 
 def test_brackets_in_names_are_not_nesting_but_deep_tuples_are(tmp_path: Path) -> None:
@@ -1181,7 +1185,7 @@ def test_deeply_nested_json_is_an_error_at_any_recursion_limit(tmp_path: Path) -
         "try: wc.load(sys.argv[1])\nexcept wc.InvalidInputError as error: print(error)"
     )
     done = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True, check=True)
-    assert "its JSON must nest at most 100 times" in done.stdout
+    assert "its JSON must be nested at most 100 levels deep" in done.stdout
 
 
 def test_a_file_of_another_program_or_without_a_checksum(tmp_path: Path) -> None:

@@ -100,7 +100,7 @@ def explain_folder(
 
 @dataclass(frozen=True)
 class _FolderClusters:
-    """The clusters for which all rows are explained.
+    """The clusters of a folder, and how they were obtained.
 
     Attributes
     ----------

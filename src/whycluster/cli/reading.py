@@ -351,8 +351,8 @@ def _utf8_content(file: TableFile) -> Any:
 def _for_polars_1(content: Any, n_columns: int) -> Any:
     """Return contents that polars 1 reads as polars 2 does.
 
-    It does not select columns of files with signs such as [ in their names. In older versions, a single
-    column of numbers becomes text if there are blank lines and lines end as on Windows.
+    polars 1 cannot select columns from files whose names contain characters such as [. Its older versions
+    also read a single column of numbers as text if the file has blank lines and Windows line endings.
     """
     if not pl.__version__.startswith("1."):
         return content

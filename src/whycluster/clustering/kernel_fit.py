@@ -71,10 +71,10 @@ def fit_kernel(rows: Floats, codes: Codes, n_support: int, noise: int | None, se
     ----------
     rows : (n, d) centered rows, scaled so that all features matter
     codes : (n,) cluster code of each row
-    n_support : average number of support vectors per cluster. Larger clusters get more; no cluster gets more
-        than it has members.
+    n_support : average number of support vectors per cluster. Larger clusters get more, but no cluster gets
+        more support vectors than it has members.
     noise : code of the rows to be modeled by a floor, or None if there are no such rows
-    seed : random seed of the k-means inside the clusters
+    seed : random seed for k-means within the clusters
     """
     start = _initial_model(rows, codes, n_support, noise, seed)
     if len(start.codes) == 1:

@@ -185,13 +185,13 @@ def write_text(path: Path, text: str) -> None:
 
 
 def parse_json(text: str) -> Any:
-    """Parse untrusted JSON; raise ValueError if it is invalid, DepthError if it nests too deeply.
+    """Parse untrusted JSON; raise ValueError if it is invalid, DepthError if it is nested too deeply.
 
     Python's parser is recursive. With a raised recursion limit, deeply nested JSON would overflow the
     stack, which ends the process instead of raising an exception.
     """
     if depth(text) > DEEPEST:
-        raise DepthError(f"nest at most {DEEPEST} times")
+        raise DepthError(f"be nested at most {DEEPEST} levels deep")
     return json.loads(text)
 
 

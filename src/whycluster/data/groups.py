@@ -23,7 +23,7 @@ class GroupMeans(NamedTuple):
     ----------
     reference : (d,) a typical row
     moved : (G, d) the mean of the rows minus the reference, or NaN if all values are missing. Subtracting
-        the reference keeps the digits of data far from 0
+        the reference preserves precision when the data are far from 0
     n_values : (G, d) the number of values that are not missing
     """
 

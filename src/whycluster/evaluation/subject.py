@@ -172,7 +172,7 @@ class Subject:
                     one(block)
 
     def _call_function(self, rows: Floats) -> Codes:
-        """Return the label codes from the user's function, which receives rows in the container of X."""
+        """Return the label codes from the user's function, which gets rows in a container like that of X."""
         assert self._function is not None
         labels = self._function(self._as_given(self.transform(rows)))
         plain = isinstance(labels, np.ndarray) and labels.dtype.kind in "iufbU"

@@ -338,7 +338,7 @@ class _Index:
 
     @functools.cached_property
     def numbers(self) -> dict[float, float]:
-        """The positions of numeric labels, since 1 may appear as 1.0 and 1e10 may be spelled 1.0E10."""
+        """The position of each numeric label by its value, since 1 may appear as 1.0 and 1e10 as 1.0E10."""
         return {float(label): place for label, place in self.places.items() if label and _is_number(label)}
 
     def _place(self, value: Any) -> float:

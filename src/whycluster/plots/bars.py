@@ -87,7 +87,7 @@ def clusters(
     ----------
     exp : explanation of rows or of documents
     cluster : the label of one cluster, or None for one panel per cluster
-    n_features : the number of features or words that get their own bar; all others share one number
+    n_features : the number of features or words that get their own bar; for the rest, only the sum is shown
     ax : Axes to draw into, one for each cluster drawn; by default, a new figure is created
 
     Returns

@@ -205,7 +205,7 @@ class ArchiveReader:
         points = self.array(name, ["uint32"], f"{axes}?")
         width = points.shape[-1]
         if width == 0 or points.max() > _LAST_CHARACTER:
-            raise self.error(f"{name!r} must be code points of characters")
+            raise self.error(f"{name!r} must contain valid Unicode code points")
         return np.ascontiguousarray(points).view(f"=U{width}").reshape(points.shape[:-1])
 
     def objects(self, name: str, coded: Any) -> list[Any]:
@@ -232,7 +232,7 @@ class ArchiveReader:
             with np.errstate(all="ignore"):
                 return maker(*args, **named)
         except WhyClusterError as error:
-            raise self.error(f"its contents must form {what} ({str(error).rstrip('.')})") from error
+            raise self.error(f"its contents must be valid for {what} ({str(error).rstrip('.')})") from error
 
     def close(self) -> None:
         """Raise an error if any item is left over."""

@@ -513,7 +513,7 @@ def _take_sparse(stored: ArchiveReader, container: str) -> Any:
     if not steps or (starts[1:] < starts[:-1]).any() or len(indices) != len(values):
         raise stored.error("'data' must contain the position where each row begins")
     if ((indices < 0) | (indices >= d)).any() or values.dtype.kind not in "biuf":
-        raise stored.error(f"'data' must be numbers with feature indices from 0 to {d - 1}")
+        raise stored.error(f"'data' must contain numbers, with feature indices from 0 to {d - 1}")
     return getattr(sparse, container)((values, indices, starts), shape=(n, d))
 
 

@@ -174,7 +174,8 @@ def _expression(adata: Any, layer: str | None) -> tuple[Any, str]:
     )
     if values is None:
         raise InvalidInputError(
-            f"{WHERE}: adata.X must hold expression; it is None. Pass the name of a layer as layer=."
+            f"{WHERE}: adata.X must contain expression values; it is None. Pass the name of a layer as "
+            "layer=."
         )
     return values, name
 

@@ -165,7 +165,7 @@ class RunPlan:
     def check_unchanged(self, part: FilePart) -> None:
         """Raise an error if the part has changed since the plan was made."""
         if part.identity != self.identities[part.name]:
-            raise PartError("it must not change while it is being read; it did")
+            raise PartError("it changed while it was being read")
 
     def types(self, part: FilePart) -> list[Any]:
         """Return the types of the explained columns in a part."""
