@@ -220,7 +220,7 @@ def test_invalid_initial_labels() -> None:
     assert message(init=[0, 1, None, 1]).startswith(
         "KernelKMeans.fit: labels must have no missing values; row 2 has None."
     )
-    assert message(tol=-1) == "KernelKMeans.fit: tol must be a number of at least 0; got -1."
+    assert message(tol=-1) == "KernelKMeans.fit: tol must be a nonnegative number; got -1."
     assert message(n_clusters=9) == (
         "KernelKMeans.fit: X must have at least n_clusters=9 rows; got n_samples=4."
     )

@@ -354,7 +354,7 @@ def test_labels_of_the_wrong_length_or_missing() -> None:
 def test_a_single_cluster_or_only_noise() -> None:
     assert message([2, 2, 2, 2]) == (
         "explain: labels must name at least 2 clusters, since a cluster is explained against its "
-        "competitors; all rows are in 2, one class."
+        "competitors; all rows are in one class, 2."
     )
     assert message([-1, -1, -1, -1]) == (
         "explain: labels must name at least 2 clusters, since a cluster is explained against its "

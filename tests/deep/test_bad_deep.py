@@ -76,8 +76,8 @@ def test_encoders_may_move_the_channels_themselves() -> None:
 @pytest.mark.parametrize("bounds", [None, (-2.0, 2.0)])
 def test_images_of_bytes(bounds: Any) -> None:
     assert message(small(), np.zeros((2, 3, 8, 8), dtype=np.uint8), bounds=bounds) == (
-        "explain: X must be images of floating-point numbers, scaled and normalized as in the training of "
-        "the encoder; got shape (2, 3, 8, 8), uint8. If the images are bytes and the encoder was trained on "
+        "explain: X must contain floating-point images, scaled and normalized as for the encoder's "
+        "training; got shape (2, 3, 8, 8), uint8. If the images are bytes and the encoder was trained on "
         "ImageNet, use wc.deep.normalize(images)."
     )
 
@@ -125,7 +125,7 @@ def test_a_single_image() -> None:
 @pytest.mark.parametrize("shape", [(6,), (0, 6), (0, 3, 8, 8), ()])
 def test_no_inputs_or_a_single_row(shape: tuple[int, ...]) -> None:
     assert message(mlp(), np.ones(shape)) == (
-        "explain: X must be a batch of one or more inputs of the encoder, along the first axis; got shape "
+        "explain: X must be a batch of one or more encoder inputs, stacked along the first axis; got shape "
         f"{shape}. For a single input, pass X[None]."
     )
 
@@ -223,7 +223,7 @@ def test_encoders_in_training_mode(layer: nn.Module) -> None:
     encoder = small(layer).train()
     expected = (
         f"the encoder must be in evaluation mode; its 1 ({type(layer).__name__}) is in training mode, where "
-        "features depend on the batch or on chance. Call encoder.eval() first."
+        "features are random or depend on the batch. Call encoder.eval() first."
     )
     assert message(encoder, X) == f"explain: {expected}"
     assert refused(lambda: DeepClustering(encoder, HEAD).predict(X)) == f"assign: {expected}"
@@ -354,8 +354,8 @@ def test_layers_of_an_encoder_without_layers() -> None:
 def test_layers_that_run_twice() -> None:
     encoder = settled(OwnResidual())
     assert message(encoder, X, layer="shared") == (
-        "explain: layer must run once in the encoder; 'shared' runs 2 times. Name its parent module, or a "
-        "later layer."
+        "explain: layer must run only once in the encoder; 'shared' runs 2 times. Name its parent module, "
+        "or a later layer."
     )
     assert message(encoder, X, np.eye(4), {"at": "shared"}) == (
         "explain: at must be a layer that runs once before the features are computed; 'shared' runs 2 times."
@@ -366,7 +366,7 @@ def test_layers_that_do_not_run() -> None:
     used, aside = small(), nn.Linear(2, 2)
     encoder = forward_of(used, used, aside)
     assert message(encoder, X, layer="parts.1") == (
-        "explain: the layer 'parts.1' must run in the forward pass of the encoder; it does not."
+        "explain: layer must name a layer that runs in the encoder's forward pass; 'parts.1' does not run."
     )
     assert message(encoder, X, question={"at": "parts.1"}) == (
         "explain: at must be a layer that runs once before the features are computed; 'parts.1' runs 0 times."
@@ -383,7 +383,8 @@ def test_messages_start_with_the_public_function() -> None:
         ("to_torch", lambda: wc.neuralize(DeepClustering(encoder, HEAD, layer="parts.1")).to_torch()(x)),
     ):
         assert refused(call) == (
-            f"{name}: the layer 'parts.1' must run in the forward pass of the encoder; it does not."
+            f"{name}: layer must name a layer that runs in the encoder's forward pass; 'parts.1' does not "
+            "run."
         )
     assert refused(lambda: wc.deep.features(forward_of(lambda x: x.mean()), x)) == (
         "features: the encoder must return one non-empty row of features per input; for 3 inputs it returns "
@@ -511,9 +512,9 @@ def test_layers_of_models_without_layers(question: dict[str, Any]) -> None:
 
 
 def test_invalid_rules() -> None:
-    assert refused(lambda: Gamma(-1)) == "Gamma: gamma must be a number of at least 0; got -1."
-    assert refused(lambda: Gamma(float("nan"))) == "Gamma: gamma must be a number of at least 0; got nan."
-    assert refused(lambda: Epsilon("a")) == "Epsilon: epsilon must be a number of at least 0; got 'a'."  # type: ignore[arg-type]
+    assert refused(lambda: Gamma(-1)) == "Gamma: gamma must be a nonnegative number; got -1."
+    assert refused(lambda: Gamma(float("nan"))) == "Gamma: gamma must be a nonnegative number; got nan."
+    assert refused(lambda: Epsilon("a")) == "Epsilon: epsilon must be a nonnegative number; got 'a'."  # type: ignore[arg-type]
     assert refused(lambda: Composite(max_pool="least")) == (
         "Composite: max_pool must be 'winner' or 'average'; got 'least'."
     )
@@ -566,8 +567,8 @@ def test_invalid_bounds() -> None:
         exp.relevance, wc.explain(DeepClustering(small(), HEAD, bounds=(-9, 9)), X).relevance
     )
     assert message(small(), X, bounds=([-9, -9], [9, 9])) == (
-        "ZBox: low and high must be numbers, one number per channel, or arrays of the shape (3, 8, 8) of "
-        "one input; got shape (2,)."
+        "ZBox: low and high must be numbers, one number per channel, or arrays with the shape of one "
+        "input, (3, 8, 8); got shape (2,)."
     )
 
 

@@ -214,7 +214,7 @@ def test_a_network_in_training_mode(digits: Array) -> None:
         wc.explain(model, digits)
     assert str(caught.value) == (
         "explain: the encoder must be in evaluation mode; its encoder.block.1 (BatchNorm1d) is in training "
-        "mode, where features depend on the batch or on chance. Call encoder.eval() first."
+        "mode, where features are random or depend on the batch. Call encoder.eval() first."
     )
     model.neural_network_trained_.eval()
     assert (wc.explain(model, digits).cluster == model.predict(digits)).all()

@@ -294,7 +294,7 @@ def test_tokens_have_relevance_at_their_embedding() -> None:
     assert np.abs(exp.residual).max() <= 1e-4 * exp.evidence.max()
     message = (
         "explain: X must hold floating-point numbers to receive relevance; this encoder uses integers as "
-        "indices of embeddings. Name the embedding layer or a later layer with at=..."
+        "embedding indices. Use at=... to name the embedding layer or a later layer."
     )
     with pytest.raises(wc.InvalidInputError, match=re.escape(message)):
         explain(model, ids)

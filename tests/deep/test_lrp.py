@@ -607,7 +607,7 @@ def test_in_place_changes_of_parts_raise(forward: Callable[[Tensor], Tensor]) ->
         "changes part of a tensor in place and then uses the whole tensor, or the other way around; LRP "
         "cannot trace such changes. Combine the parts with torch.cat or torch.where."
     )
-    places = ("module '1' of the encoder", "the forward of the encoder")
+    places = ("module '1' of the encoder", "the encoder's forward method")
     assert str(error.value) in [f"lrp: {place} {end}" for place in places]
 
 
@@ -1225,8 +1225,8 @@ def test_changing_weights_after_use_raises() -> None:
         return torch.cat([first, x.masked_fill(mask, 0.0)], 1)
 
     message = (
-        "lrp: the forward of the encoder changes weights or constants in place after using them; LRP cannot "
-        "trace such changes. Change a copy instead."
+        "lrp: the encoder's forward method changes weights or constants in place after using them; LRP "
+        "cannot trace such changes. Change a copy instead."
     )
     with pytest.raises(wc.UnsupportedModelError, match=re.escape(message)):
         lrp(forward_of(masked), torch.ones(2, 4), lambda y: y)
@@ -1358,8 +1358,8 @@ def test_hooks_of_the_user_run_in_pairs() -> None:
     assert calls.count("in") == calls.count("out") > 0
     encoder[1].register_forward_hook(lambda *given: given[-1] * 10)
     message = (
-        "features: the layer must not have forward hooks, which may change its output; '1' has forward "
-        "hooks. Remove them, or name its parent module."
+        "features: the layer must not have forward hooks, because hooks may change its output; '1' has "
+        "forward hooks. Remove them, or name its parent module."
     )
     with pytest.raises(wc.InvalidInputError, match=re.escape(message)):
         wc.deep.features(encoder, x, layer="1")

@@ -419,8 +419,8 @@ def test_functions_of_the_user_are_supported_if_their_tokens_are_in_the_text() -
     with pytest.raises(wc.InvalidInputError) as error:
         explain(model, texts)
     assert str(error.value) == (
-        "explain: X must contain the terms of step 'countvectorizer' (CountVectorizer) in the original "
-        "texts; in document 1, 'chez' cannot be found. Use a tokenizer that does not change words."
+        "explain: every term that step 'countvectorizer' (CountVectorizer) counts must occur in the "
+        "documents of X; 'chez' cannot be found in document 1. Use a tokenizer that does not change words."
     )
 
 
@@ -871,7 +871,7 @@ def test_a_column_of_text_beside_others() -> None:
     [
         ("a cat", "X must be a list of documents; got a single string. Put it in a list: [text]."),
         (b"a cat", "X must be a list of documents; got a single bytes object. Put it in a list: [text]."),
-        ([], "X must contain at least one document; got none."),
+        ([], "X must contain at least one document; it is empty."),
         (
             ["cat", b"dog"],
             "X must contain only strings; document 1 is bytes. Decode it first: document.decode('utf-8').",
@@ -955,7 +955,7 @@ def test_invalid_queries(pipeline: Any) -> None:
     with pytest.raises(wc.InvalidInputError) as error:
         explain(pipeline, rule="sequential")
     assert str(error.value) == (
-        "explain: rule must be additive over the features for documents, since their words share all "
+        "explain: for documents, rule must be additive over the features, since all words share the same "
         "features; got 'sequential'. Choose one of 'min-take-most', 'joint', 'contrast'."
     )
     with pytest.raises(wc.InvalidInputError) as error:
@@ -1012,7 +1012,7 @@ def test_unsupported_pipelines() -> None:
         explain(files)
     assert str(unsupported.value) == (
         "neuralize: step 'countvectorizer' (CountVectorizer) must "
-        "take the texts themselves (input='content'); "
+        "take the documents themselves (input='content'); "
         "it has input='filename'. Read the files into strings first."
     )
 
@@ -1023,7 +1023,7 @@ def test_vectorizers_in_other_positions_are_rejected() -> None:
         explain(cleaned)
     assert str(unsupported.value) == (
         "neuralize: a vectorizer must be the first step, so that its words can be located in the original "
-        "texts; step 'functiontransformer' (FunctionTransformer) comes before it. Make that step the "
+        "documents; step 'functiontransformer' (FunctionTransformer) comes before it. Make that step the "
         "preprocessor of the vectorizer, or apply it to the documents first."
     )
     union = FeatureUnion(

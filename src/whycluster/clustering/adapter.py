@@ -1,4 +1,4 @@
-"""Networks of the estimators in this package."""
+"""Turn the estimators of this package into networks."""
 
 from __future__ import annotations
 

@@ -10,10 +10,10 @@ from whycluster.core.arrays import Floats
 
 
 def centers_inside(members: Floats, n_centers: int, max_iter: int, random_state: Any) -> Floats:
-    """Return initial support vectors of a cluster: k-means centers, or all members if there are few.
+    """Return initial support vectors for a cluster: k-means centers, or all members if there are few.
 
-    The number of centers never exceeds the number of distinct rows. Otherwise, k-means would issue a warning,
-    which cannot be suppressed in one thread only.
+    K-means never has to find more centers than there are distinct rows. Otherwise, it would issue a warning,
+    and a warning cannot be suppressed in one thread only.
     """
     if n_centers >= len(members):
         return members

@@ -24,10 +24,10 @@ from whycluster.data.table import ArrayTable
 _RIDGE = 0.3  # in units of one row's cross-entropy; values from 0.1 to 1 gave similar results
 _STEPS, _FEWEST_STEPS = 100, 30  # L-BFGS steps; more would change only a few rows
 MUCH_WORK = 2_000_000  # rows times support vectors; above this, fewer steps are taken
-_BLOCK = 1 << 17  # numbers in a block of units by rows, so that it stays in the cache
+_BLOCK = 1 << 17  # number of values in a block (units x rows), small enough to stay in the cache
 _SINGLE = 1e4  # up to this gamma |z|^2, single precision rounds logits by less than about 1e-3
-_FARTHEST = 10.0  # largest change of log gamma
-_LOWEST = -60.0  # exp of anything lower adds nothing, and denormal numbers slow products down
+_FARTHEST = 10.0  # largest change in log gamma
+_LOWEST = -60.0  # exp of anything lower adds nothing, and denormal numbers would slow down products
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ class _Objective:
     """The cross-entropy as a function of the change from the initial model.
 
     The change is a vector in natural units: log v_j (P), log gamma (1), the floor's logit (1), and 2 gamma
-    (u_j - start), the change of the logit's slope (P d). Rows are processed in blocks and extended by a
+    (u_j - start), the change in the logit's slope (P d). Rows are processed in blocks and extended by a
     column of ones, so that one product gives log v_j - gamma |z - u_j|^2, up to the gamma |z|^2 common to all
     clusters.
     """
@@ -201,7 +201,7 @@ class _Objective:
         return (total + _RIDGE / 2 * float(change @ change)) / n, (gradient + _RIDGE * change) / n
 
     def _block(self, some: slice, model: KernelModel) -> tuple[float, NDArray[Any], NDArray[Any]]:
-        """Return a block's loss, with gradients for the logits of units, (P, b), and clusters, (G, b)."""
+        """Return a block's loss and its gradients for the unit logits, (P, b), and cluster logits, (G, b)."""
         rows, codes = self._rows[some], self._codes[some]
         units, logits = self._logits(rows, model)
         if model.floor is not None:

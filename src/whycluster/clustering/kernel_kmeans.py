@@ -25,7 +25,7 @@ from whycluster.data.table import ArrayTable
 from whycluster.data.validation import check_integer
 
 _INNER_STEPS = 30  # EM steps inside the initial clusters before rows are reassigned
-_INNER_TOLERANCE = 1e-3  # relative change of the spread below which these steps stop early
+_INNER_TOLERANCE = 1e-3  # relative change in the spread below which these steps stop early
 _LEAST_SPREAD = 1e-12  # as a fraction of the total spread of the data; keeps gamma finite
 
 
@@ -42,15 +42,15 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
     Parameters
     ----------
     n_clusters : number of clusters
-    n_support : support vectors per cluster; fewer if a cluster starts with fewer rows
+    n_support : number of support vectors per cluster. A cluster that starts with fewer rows gets fewer.
     gamma : stiffness of the soft minimum. "auto" estimates it from the initial clusters, as half the
-        maximum-likelihood precision of the mixtures fitted inside them, and then keeps it.
+        maximum-likelihood precision of the mixtures fitted inside them, and then keeps it fixed.
     init : initial assignment: "k-means", or one label per row
-    n_init : number of starts; the one with the least inertia is kept
-    max_iter : maximum number of alternations per start. 0 keeps the initial assignment: the support vectors
-        are fitted to it, and then the rows are assigned once.
+    n_init : number of starts; the result with the lowest inertia is kept
+    max_iter : maximum number of alternations per start. With 0, the support vectors are fitted to the initial
+        assignment, and then the rows are assigned once.
     tol : stop when no assignment changes, or when the inertia improves by at most this fraction
-    random_state : seed or generator of the k-means starts
+    random_state : seed or generator for the k-means starts
 
     Attributes
     ----------
@@ -59,7 +59,7 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
     support_cluster_ : (P,) cluster of each support vector
     gamma_ : stiffness that was used
     inertia_ : sum of the lowest energies of all rows
-    n_iter_ : number of alternations of the best start
+    n_iter_ : number of alternations in the best start
     """
 
     def __init__(
@@ -149,9 +149,7 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
                 f'KernelKMeans.fit: gamma must be "auto" or a number above 0; got {self.gamma!r}.'
             )
         if not (is_real(self.tol) and self.tol >= 0):
-            raise InvalidInputError(
-                f"KernelKMeans.fit: tol must be a number of at least 0; got {self.tol!r}."
-            )
+            raise InvalidInputError(f"KernelKMeans.fit: tol must be a nonnegative number; got {self.tol!r}.")
         if hasattr(self.init, "fit") or (isinstance(self.init, str) and self.init != "k-means"):
             raise InvalidInputError(
                 f'KernelKMeans.fit: init must be "k-means" or one label per row; got {self.init!r}.'
@@ -202,7 +200,7 @@ class _Sums:
         )
 
     def means(self, vectors: Floats) -> Floats:
-        """Return the next support vectors; those without any share stay in place."""
+        """Return the next support vectors; support vectors without any share stay in place."""
         used = self.weight > np.finfo(np.float64).eps
         return np.where(used[:, None], self.total / np.where(used, self.weight, 1.0)[:, None], vectors)
 
@@ -213,7 +211,7 @@ class _Sums:
 
 
 def _assign_rows(rows: Floats, support: _Support) -> tuple[Codes, Floats, _Sums]:
-    """Assign all rows; return their clusters (n,), least energies (n,) and the sums for the next step."""
+    """Assign all rows; return their clusters (n,), lowest energies (n,) and the sums for the next step."""
     energy = KernelEnergy(np.concatenate(support.vectors), support.sizes, support.gamma)
     table, n_units = ArrayTable.of(rows), energy.units.n_clusters
     labels, least = np.empty(len(rows), np.intp), np.empty(len(rows))

@@ -24,7 +24,7 @@ def energies_of_every_cluster(energy: KernelEnergy, rows: Rows) -> Floats:
 
 
 def mean_split(energy: KernelEnergy, rows: Rows, cluster: Codes) -> Floats:
-    """Return the split of the energies of the given clusters, averaged over the rows, (d,)."""
+    """Return how the energy of a row in its given cluster splits over the features, (d,), on average."""
     sums: dict[int, Floats] = {}
 
     def work(space: Workspace, start: int, stop: int) -> None:

@@ -41,15 +41,15 @@ class Surrogate(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit
     vectors u_j, their weights v_j and gamma are fitted to the labels. Two choices are made by
     cross-validation. The feature scale w is either the same for all features or standardizes each feature.
     Noise, the label -1, is either one more cluster or a floor: a constant energy. With a floor, a row is
-    noise if its energies for all clusters are higher. `fidelity_` measures how well the surrogate matches the
-    labels.
+    noise if its energies for all clusters exceed the floor. `fidelity_` measures how well the surrogate
+    matches the labels.
 
     Parameters
     ----------
-    n_support : average number of support vectors per cluster. Larger clusters get more; no cluster gets more
-        than it has members. "auto" doubles the number until the cross-validated agreement stops improving,
-        and takes the smallest number within one standard error of the best.
-    random_state : seed or generator of the folds and of k-means inside the clusters
+    n_support : average number of support vectors per cluster. Larger clusters get more, but no cluster gets
+        more support vectors than it has members. "auto" doubles the number until the cross-validated
+        agreement stops improving, and takes the smallest number within one standard error of the best.
+    random_state : seed or generator for the folds and for k-means inside the clusters
 
     Attributes
     ----------
@@ -62,10 +62,11 @@ class Surrogate(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit
     log_weights_ : (P,) log v_j
     gamma_ : stiffness of the soft minimum
     scale_ : (d,) feature scale w
-    noise_ : "cluster" or "floor" if there is noise, else None
+    noise_ : how noise is modeled, "cluster" or "floor", or None if there is no noise
     floor_ : constant energy of noise, or None if noise has no floor
-    n_support_ : average number of support vectors per cluster that was used
-    n_fitted_ : number of training rows. If there are more than about 50,000 rows, a sample is drawn.
+    n_support_ : the value of ``n_support`` that was used
+    n_fitted_ : number of training rows. If there are many more than 50,000 rows, a sample of about 50,000 is
+        drawn.
     """
 
     def __init__(
@@ -141,7 +142,7 @@ class Surrogate(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit
             )
         if len(names) < 2:
             only = names.tolist()[0]
-            got = "all rows are noise" if only == NOISE else f"all rows are in {only!r}, one class"
+            got = "all rows are noise" if only == NOISE else f"all rows are in one class, {only!r}"
             raise InvalidInputError(
                 f"{where}: labels must name at least 2 clusters, since a cluster is explained against its "
                 f"competitors; {got}."
@@ -263,7 +264,7 @@ class _Folds:
 
 
 def _scales(rows: Floats, center: Floats) -> dict[str, Floats]:
-    """Return the candidate scales, each (d,); the mean variance of the scaled features that vary is 1."""
+    """Return the candidate scales, each (d,), such that the features that vary have a mean variance of 1."""
     variance = rows.var(axis=0)
     varies = variance > (8 * np.finfo(np.float64).eps * np.abs(center)) ** 2  # more than rounding errors
     if not varies.any():
@@ -304,7 +305,7 @@ def _choose_settings(data: _Folds, n_support: int | None) -> tuple[_Settings, Co
 
 
 def _enlarge(settings: _Settings, data: _Folds, n_support: int | None) -> tuple[_Settings, Codes]:
-    """Double the size chosen on a subset for as long as this helps on all rows; also return predictions."""
+    """Double the size chosen on a subset as long as this helps on all rows; also return predictions."""
     prediction = data.predict_out_of_fold(settings)
     n_clusters = len(np.unique(data.codes))
     while n_support is None:
@@ -334,13 +335,13 @@ def _smallest_good(tried: dict[_Settings, Codes], best: _Settings, data: _Folds)
 
 
 def _is_worse(prediction: Codes, other: Codes, data: _Folds) -> bool:
-    """Return whether ``other`` matches more labels, by over one standard error of the paired difference."""
+    """Return whether ``other`` matches more labels by over one standard error of the paired difference."""
     gap = (other == data.codes).astype(float) - (prediction == data.codes)
     return bool(gap.mean() > gap.std() / np.sqrt(len(gap)))
 
 
 def _typical_split(rows: Floats, codes: Codes, clusters: KernelEnergy, floor: float) -> Floats:
-    """Return the split of the floor, (d,), in proportion to the mean split of the members' energies.
+    """Split the floor among the features, (d,), in proportion to the mean split of the members' energies.
 
     The part of the energy that comes from the weights of the support vectors belongs to no feature, neither
     for members nor for the floor.

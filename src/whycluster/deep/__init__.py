@@ -10,7 +10,7 @@ Modules, in reading order:
 - ``features``, ``relevance``, ``spatial``: the functions `features`, `lrp` and `spatial_clusters`.
 - ``images``: conversion of images to inputs of a network and to arrays for display.
 - ``scan``: `fit_scan` trains the head of SCAN.
-- ``clustpy``: the adapter for models of ClustPy.
+- ``clustpy``: the adapter for ClustPy models.
 - ``lrp``: the LRP engine, which does not depend on the other modules.
 """
 

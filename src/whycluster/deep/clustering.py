@@ -28,7 +28,7 @@ class DeepClustering:
 
     Parameters
     ----------
-    encoder : a torch module in evaluation mode, which takes a batch of inputs
+    encoder : a torch module in evaluation mode that takes a batch of inputs
     head : the model that clusters the features. It can be an array or tensor of centroids, (K, d); a fitted
         model that `whycluster.neuralize` supports, such as KMeans or KernelKMeans, or a pipeline that ends in
         such a model; a ``torch.nn.Linear`` whose softargmax yields probabilities (SCAN, DEPICT); or a
@@ -40,10 +40,10 @@ class DeepClustering:
     normalize : whether points are scaled to unit length before clustering
     pool : "mean" or "max", to pool the features over all locations; by default, the features are flattened
     reference : the reference point of the features, for k-means and other nearest-centroid heads. With
-        "midpoint", the reference is halfway between two centroids, the relevance of the features adds up to
-        the evidence, and the absence of a feature may count. With "zero", only features that are present
-        count, and the residual contains the remaining evidence. If 0 means absence, as after a ReLU, "zero"
-        shows more clearly which feature maps keep an image in its cluster.
+        "midpoint", the reference is halfway between the two centroids that are compared, the relevance of the
+        features adds up to the evidence, and the absence of a feature may count as evidence. With "zero",
+        only features that are present count, and the residual contains the remaining evidence. If 0 means
+        absence, as after a ReLU, "zero" shows more clearly which feature maps keep an image in its cluster.
     rules : the LRP rules: "auto", "vgg" (as in the paper, with gamma 0.25 in blocks 1 to 3 and 0.1 in later
         blocks), "resnet", "transformer", "mlp", one rule such as ``wc.deep.Gamma(0.25)``, or a
         `whycluster.deep.Composite`
@@ -141,7 +141,7 @@ def _head_network(head: Any) -> Network:
 
 
 def _numbers(tensor: torch.Tensor, name: str) -> NDArray[Any]:
-    """Return the values of a head as an array; raise an error unless they are finite."""
+    """Return a head's tensor as an array; raise an error unless all values are finite."""
     values = read_tensor(tensor, "DeepClustering", name).cpu().double().numpy()
     if not np.isfinite(values).all():
         raise InvalidInputError(f"DeepClustering: {name} must be finite; it contains NaN or infinite values.")

@@ -23,7 +23,7 @@ _NETWORKS = (
     "neural_network_trained_",
     "neural_network",
     "autoencoder",
-)  # the attribute's names since 0.0.3, in 0.0.2 and in 0.0.1
+)  # the attribute's name since ClustPy 0.0.3, in 0.0.2 and in 0.0.1
 _ANY = DEC.__base__  # the base class of all deep clusterings in ClustPy
 
 
@@ -83,7 +83,7 @@ class _Embedded(DeepNetwork):
         return rows, layout
 
     def _compare(self, inputs: Inputs, nearest: NDArray[Any]) -> None:
-        """Raise an error if the model does not predict the nearest cluster for all of these rows."""
+        """Raise an error if the model does not predict the nearest cluster for every row."""
         predicted = np.asarray(self._model.predict(inputs.tensor.cpu().numpy()))
         differ = np.flatnonzero(predicted != nearest)
         if differ.size:

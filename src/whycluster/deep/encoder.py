@@ -61,7 +61,7 @@ class Inputs:
         tensor = read_tensor(X, where, name)
         if tensor.ndim < 2 or not len(tensor):
             raise InvalidInputError(
-                f"{where}: {name} must be a batch of one or more inputs of the encoder, along the first "
+                f"{where}: {name} must be a batch of one or more encoder inputs, stacked along the first "
                 f"axis; got shape {tuple(tensor.shape)}. For a single input, pass {name}[None]."
             )
         return cls(X, tensor, where, name)
@@ -70,7 +70,7 @@ class Inputs:
     def default_batch_size(self) -> int:
         """The default batch size for inputs of this size, such as 16 for images of 224 x 224 pixels.
 
-        Integers may be indices of embeddings, so each integer counts as a vector.
+        Integers may be embedding indices, so each integer counts as a vector.
         """
         size = self.tensor[0].numel() * (1 if self.tensor.is_floating_point() else _EMBEDDING_SIZE)
         return max(1, min(_MAX_BATCH_SIZE, _BATCH_VALUES // max(1, size)))
@@ -120,7 +120,7 @@ class Encoder:
             self.check_layer(layer, where, "layer")
 
     def check_layer(self, name: Any, where: str, parameter: str) -> None:
-        """Raise an error that lists the most similar names if the module has no layer of this name."""
+        """Raise an error that lists the most similar names if the module has no layer with this name."""
         names = [n for n, _ in self.module.named_modules() if n]
         if name in names:
             return
@@ -142,7 +142,7 @@ class Encoder:
 
     @property
     def _has_embedding(self) -> bool:
-        """Whether integer inputs may be indices of embeddings rather than values."""
+        """Whether integer inputs may be embedding indices rather than values."""
         return any(isinstance(part, nn.Embedding) for part in self.module.modules())
 
     def slices(self, inputs: Inputs) -> list[slice]:
@@ -182,8 +182,8 @@ class Encoder:
         if at is None and not batch.is_floating_point():
             raise InvalidInputError(
                 f"{inputs.where}: {inputs.name} must hold floating-point numbers to receive relevance; this "
-                "encoder uses integers as indices of embeddings. Name the embedding layer or a later layer "
-                "with at=..."
+                "encoder uses integers as embedding indices. Use at=... to name the embedding layer or a "
+                "later layer."
             )
         return self._trace(batch, inputs)
 
@@ -266,7 +266,8 @@ class Encoder:
         if outputs:
             return outputs[0]
         raise InvalidInputError(
-            f"{where}: the layer {self.layer!r} must run in the forward pass of the encoder; it does not."
+            f"{where}: layer must name a layer that runs in the encoder's forward pass; {self.layer!r} does "
+            "not run."
         )
 
     def check(self, inputs: Inputs) -> None:
@@ -280,26 +281,26 @@ class Encoder:
             if getattr(part, "training", False) and _changes_in_training(part):
                 raise InvalidInputError(
                     f"{inputs.where}: the encoder must be in evaluation mode; its {name or 'module'} "
-                    f"({type(part).__name__}) is in training mode, where features depend on the batch or on "
-                    "chance. Call encoder.eval() first."
+                    f"({type(part).__name__}) is in training mode, where features are random or depend on "
+                    "the batch. Call encoder.eval() first."
                 )
         self._check_images(inputs)
         self._check_runs(inputs)
         if self.layer is not None and self.module.get_submodule(self.layer)._forward_hooks:
             raise InvalidInputError(
-                f"{inputs.where}: the layer must not have forward hooks, which may change its output; "
-                f"{self.layer!r} has forward hooks. Remove them, or name its parent module."
+                f"{inputs.where}: the layer must not have forward hooks, because hooks may change its "
+                f"output; {self.layer!r} has forward hooks. Remove them, or name its parent module."
             )
 
     def _check_images(self, inputs: Inputs) -> None:
-        """Raise an error if the images hold integers, such as bytes."""
+        """Raise an error if the images contain integers, such as bytes."""
         first = self._first_convolution
         if first is None or inputs.tensor.ndim != first.weight.ndim:
             return
         if not inputs.tensor.is_floating_point():
             raise InvalidInputError(
-                f"{inputs.where}: {inputs.name} must be images of floating-point numbers, scaled and "
-                f"normalized as in the training of the encoder; got {inputs.describe()}. If the images "
+                f"{inputs.where}: {inputs.name} must contain floating-point images, scaled and normalized as "
+                f"for the encoder's training; got {inputs.describe()}. If the images "
                 "are bytes and the encoder was trained on ImageNet, use wc.deep.normalize(images)."
             )
 
@@ -314,14 +315,14 @@ class Encoder:
             self.module(self.batch(inputs, slice(0, 1)))
         if runs.count(str(self.layer)) > 1:
             raise InvalidInputError(
-                f"{inputs.where}: layer must run once in the encoder; {self.layer!r} runs "
+                f"{inputs.where}: layer must run only once in the encoder; {self.layer!r} runs "
                 f"{runs.count(str(self.layer))} times. Name its parent module, or a later layer."
             )
         self._runs_once = True
 
     @contextmanager
     def _translate_errors(self, inputs: Inputs) -> Iterator[None]:
-        """Turn errors of the module into messages about its inputs."""
+        """Turn errors raised by the module into messages about its inputs."""
         try:
             yield
         except _OUT_OF_MEMORY as error:

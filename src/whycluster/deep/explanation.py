@@ -183,7 +183,7 @@ class DeepExplanation(BaseExplanation):
         return lines + self.unattributed(float(np.abs(values).max()), "input")
 
     def total_lines(self) -> list[Line]:
-        """Return lines with a single input's total relevance for and against its cluster, and the peak."""
+        """Return lines with a single input's total relevance for and against its cluster, and its peak."""
         values = self.relevance[0]
         at = tuple(int(i) for i in np.unravel_index(np.abs(values).argmax(), values.shape))
         return [

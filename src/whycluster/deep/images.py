@@ -25,8 +25,8 @@ def normalize(
     images : one image or several images of the same size: either uint8 with channels last, (H, W, 3) or (n,
         H, W, 3), as image libraries return them, or floats from 0 to 1 with channels first, (3, H, W) or (n,
         3, H, W). The channels are red, green and blue.
-    mean, std : the mean and standard deviation of each channel, for images from 0 to 1; by default those of
-        ImageNet
+    mean, std : the mean and standard deviation of each channel, for pixel values from 0 to 1; by default
+        those of ImageNet
 
     Returns
     -------

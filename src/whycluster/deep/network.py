@@ -66,7 +66,7 @@ class PointLayout:
     def to_features(self, relevance: NDArray[Any]) -> NDArray[Any]:
         """Return the relevance of points in the shape of the features.
 
-        The lengths that the points were divided by count as constant.
+        The lengths that the points were divided by are treated as constants.
         """
         if self.axis is None:
             return relevance.reshape(-1, *self.shape)
@@ -125,7 +125,7 @@ class DeepNetwork(Network):
         return self.head.evidence(rows).reshape(-1, *layout.locations, self.n_clusters)
 
     def gradient(self, X: Any, target: Any = None) -> NDArray[Any]:  # noqa: ARG002  # signature of Network
-        """Raise an error, since torch computes the gradients of encoders."""
+        """Raise an error, since gradients through an encoder must be computed with torch."""
         raise UnsupportedModelError(
             "gradient: the model must take tables; got a deep clustering. Differentiate the module "
             "from to_torch() with torch, or call wc.neuralize(head).gradient(features)."

@@ -59,8 +59,8 @@ def fit_scan(
         per batch, so a batch should hold several rows for each cluster.
     learning_rate : the learning rate of Adam, at most 1
     n_init : the number of heads to train
-    random_state : the seed for starting values, batches and choices of neighbors, an integer of at least 0
-        and less than 2^63
+    random_state : the seed for starting values, batches and choices of neighbors, a nonnegative integer less
+        than 2^63
 
     Returns
     -------
@@ -154,7 +154,7 @@ def _check_training(
         )
     if not is_real(entropy_weight) or not 0 <= entropy_weight < float("inf"):
         raise InvalidInputError(
-            f"{_WHERE}: entropy_weight must be a number of at least 0; got {entropy_weight!r}."
+            f"{_WHERE}: entropy_weight must be a nonnegative number; got {entropy_weight!r}."
         )
 
 
@@ -179,7 +179,7 @@ def _nearest(z: torch.Tensor, n_near: int) -> torch.Tensor:
     unit = torch.nn.functional.normalize(z)
     size = min(len(z), max(1, _BLOCK // len(z)))
     near = torch.empty((len(z), n_near), dtype=torch.int64, device="cpu")
-    block = torch.empty((size, len(z)), **_SINGLE)  # reused, since new blocks would fragment over 1 GB
+    block = torch.empty((size, len(z)), **_SINGLE)  # reused, since fragmentation would waste over 1 GB
     for start in track("neighbors", range(0, len(z), size)):
         rows = unit[start : start + size]
         cosine = torch.mm(rows, unit.T, out=block[: len(rows)])

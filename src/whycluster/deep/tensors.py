@@ -54,7 +54,7 @@ def _read_array(X: Any, where: str, name: str) -> torch.Tensor:
 def from_numpy(array: NDArray[Any]) -> torch.Tensor:
     """Return an array as a tensor that shares the array's memory.
 
-    Torch cannot share the memory of arrays that have negative strides, use a foreign byte order or are
+    Torch cannot share the memory of arrays that have negative strides, use a non-native byte order or are
     read-only. Such arrays are copied.
     """
     shared = array.flags.writeable and array.dtype.isnative and all(step >= 0 for step in array.strides)

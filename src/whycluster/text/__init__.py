@@ -1,4 +1,4 @@
-"""Explanations of documents: which words put a text into its cluster, and which words define a cluster.
+"""Explanations of documents: which words put a document in its cluster, and which words define a cluster.
 
 `whycluster.explain` explains a pipeline that begins with a vectorizer (`WordVectors`, or scikit-learn's
 `CountVectorizer`, `TfidfVectorizer` or `HashingVectorizer`) like any other model. It returns a

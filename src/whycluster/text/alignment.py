@@ -164,7 +164,7 @@ _LOOKAHEAD = 4000  # number of characters in which to search for a whole word be
 
 
 def _search(token: str, text: str, begin: int, whole: bool) -> int:
-    """Return the start of a token after ``begin``, or -1 if it is not found."""
+    """Return the start of a token at or after ``begin``, or -1 if it is not found."""
     if whole:
         before = r"(?<!\w)" if token[:1].isalnum() else ""
         after = r"(?!\w)" if token[-1:].isalnum() else ""

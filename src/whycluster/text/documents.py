@@ -31,7 +31,7 @@ def read_documents(X: Any, where: str, name: str = "X") -> list[str]:
     if {type(value) for value in values} <= {str} and values:
         return values
     if not values:
-        raise InvalidInputError(f"{where}: {name} must contain at least one document; got none.")
+        raise InvalidInputError(f"{where}: {name} must contain at least one document; it is empty.")
     bad = next((i for i, value in enumerate(values) if not isinstance(value, str)), None)
     if bad is not None:
         raise InvalidInputError(
@@ -153,7 +153,7 @@ class DocumentTable(Table):
         return nw.maybe_get_index(source) if isinstance(source, nw.Series) else None
 
     def first_not_finite(self) -> tuple[int, Hashable, float] | None:
-        """Return the row, feature and value of the first NaN or infinity among the features."""
+        """Return the row, feature and value of the first NaN or infinity, or None if all are finite."""
         for start, block in self.blocks():
             bad = np.argwhere(~np.isfinite(block))
             if len(bad):

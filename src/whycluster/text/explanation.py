@@ -169,7 +169,7 @@ class TextExplanation(BaseExplanation):
         ]
 
     def _position(self, row: Any, where: str) -> int:
-        """Return a nonnegative position of a document; raise an error if there is no such document."""
+        """Return a document's position as a nonnegative integer; raise an error if it is out of range."""
         if not isinstance(row, (int, np.integer)) or isinstance(row, bool):
             raise InvalidInputError(f"{where}: row must be one position, an integer; got {row!r}.")
         if not -len(self) <= row < len(self):
@@ -231,7 +231,7 @@ class TextExplanation(BaseExplanation):
         )
 
     def to_frame(self, backend: str | None = None) -> Any:
-        """Return a frame with one row per word, in the order of the texts.
+        """Return a frame with one row per word, in the order of the documents.
 
         The columns are document, cluster, word, start, stop, relevance and known. ``document`` is the index
         label for a pandas series and the position otherwise. By default, the frame comes from the same

@@ -79,7 +79,7 @@ def highlight(text: str, marks: Sequence[Mark]) -> str:
 
 
 def merge_overlaps(marks: Iterable[Mark]) -> list[Mark]:
-    """Return the marks in order, merging overlapping marks such as those of the parts of a ligature."""
+    """Return the marks in order, merging overlapping marks such as those for the letters of a ligature."""
     result: list[Mark] = []
     for mark in sorted(marks, key=lambda each: each.start):
         if result and mark.start < result[-1].stop:
@@ -115,7 +115,7 @@ def page(title: str, parts: Sequence[str], style: str = "") -> str:
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        # As a second line of defense, forbid the browser to run scripts or fetch resources.
+        # As a second line of defense, forbid the browser from running scripts or fetching resources.
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
         '<meta name="color-scheme" content="light dark">'
         f"<title>{safe(title)}</title><style>{STYLE}{_PAGE}{style}</style></head>\n"

@@ -1,4 +1,4 @@
-"""The network of a pipeline that begins with a vectorizer, which explains documents in terms of words."""
+"""The network of a pipeline that begins with a vectorizer; it explains documents in terms of words."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ VECTORIZERS = (CountVectorizer, HashingVectorizer, WordVectors)
 
 
 class TextNetwork(Network):
-    """The network of a pipeline that begins with a vectorizer, which explains documents in terms of words.
+    """The network of a pipeline that begins with a vectorizer; it explains documents in terms of words.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ class TextNetwork(Network):
         )
 
     def to_torch(self, cluster: Any = None) -> torch.nn.Module:  # noqa: ARG002  # the signature of all networks
-        """Raise an error, since the steps of a pipeline need not be layers."""
+        """Raise an error, since the steps of a pipeline cannot be converted to torch layers."""
         raise UnsupportedModelError(
             "to_torch: the steps of a pipeline cannot be converted to torch layers. Convert only its last "
             "step with wc.neuralize(pipeline[-1]).to_torch(), and apply the result to "
@@ -126,12 +126,12 @@ register(_VectorizerFrontEnd())
 
 
 def takes_text(steps: Sequence[tuple[str, Any]]) -> bool:
-    """Return whether the first step is a vectorizer; raise an error if a union or later step has one."""
+    """Return whether the first step is a vectorizer; raise an error if a union or a later step has one."""
     vectorizers = [i for i, (_, step) in enumerate(steps) if isinstance(step, VECTORIZERS)]
     if vectorizers and vectorizers[0] > 0:
         raise UnsupportedModelError(
             f"neuralize: a vectorizer must be the first step, so that its words can be located in the "
-            f"original texts; {Step(*steps[0])} comes before it. Make that step the preprocessor of the "
+            f"original documents; {Step(*steps[0])} comes before it. Make that step the preprocessor of the "
             f"vectorizer, or apply it to the documents first."
         )
     first = steps[0][1] if steps else None

@@ -152,7 +152,7 @@ class TextSummary:
         return lines + rest(len(others), self.noun, "", float(self.share[others].sum()))
 
     def grid(self, n: int) -> tuple[list[str], Floats, int]:
-        """Return about ``n`` of the strongest words, their shares, and the number of words in all clusters.
+        """Return about ``n`` of the strongest words, their shares, and the total number of words.
 
         The shares have shape (G, number of returned words).
         """

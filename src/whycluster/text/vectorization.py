@@ -106,9 +106,9 @@ class Vectorization(DocumentEncoder):
             return self.finder.find(table.texts[row])
         except NotLocatedError as error:
             raise InvalidInputError(
-                f"{table.where}: {table.name} must contain the terms of {self.step} in the original texts; "
-                f"in document {row}, {error.token[:40]!r} cannot be found. Use a tokenizer that does not "
-                f"change words."
+                f"{table.where}: every term that {self.step} counts must occur in the documents of "
+                f"{table.name}; {error.token[:40]!r} cannot be found in document {row}. Use a tokenizer that "
+                f"does not change words."
             ) from None
 
     @cached_property
@@ -122,7 +122,7 @@ def _check_vectorizer(step: Step) -> None:
     vectorizer = step.transformer
     if vectorizer.input != "content":
         raise UnsupportedModelError(
-            f"neuralize: {step} must take the texts themselves (input='content'); it has "
+            f"neuralize: {step} must take the documents themselves (input='content'); it has "
             f"input={vectorizer.input!r}. Read the files into strings first."
         )
     if not isinstance(vectorizer, HashingVectorizer):
@@ -146,7 +146,7 @@ def relevance_of_words(
     if query.rule == SEQUENTIAL:
         others = ", ".join(repr(rule) for rule in RULES if rule != SEQUENTIAL)
         raise InvalidInputError(
-            "explain: rule must be additive over the features for documents, since their words share all "
+            "explain: for documents, rule must be additive over the features, since all words share the same "
             f"features; got 'sequential'. Choose one of {others}."
         )
     parts: dict[int, WordTable] = {}
@@ -193,7 +193,7 @@ def _relevance_in_block(
 def _check_counts(
     vectorization: Vectorization, table: DocumentTable, start: int, counts: Any, found: Occurrences
 ) -> None:
-    """Raise an error if the terms found in the texts differ from those that the vectorizer counts."""
+    """Raise an error if the terms found in the documents differ from those that the vectorizer counts."""
     if isinstance(vectorization.step.transformer, HashingVectorizer):  # its counts may cancel out
         return
     finder = vectorization.finder

@@ -1,8 +1,8 @@
 """An LRP engine that propagates relevance layer by layer through any torch module's forward pass.
 
 The engine records the operations of a forward pass instead of replacing modules. It therefore works for any
-network and leaves it unchanged. The engine is independent of clustering and imports only torch, NumPy and
-this package's errors.
+network and leaves the network unchanged. The engine is independent of clustering and imports only torch,
+NumPy and this package's errors.
 
     trace = propagation.trace(module, x, module, "lrp")      # run and record the module
     composite = composites.composite_of("auto", trace.kind)  # choose rules

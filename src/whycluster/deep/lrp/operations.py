@@ -36,7 +36,7 @@ from whycluster.deep.lrp.rules import (
 )
 from whycluster.deep.lrp.tape import WEIGHTED, Keep, Operation, Variable
 
-_LARGE_BIAS = 64.0  # subtracting a bias that exceeds the result by this factor costs two digits
+_LARGE_BIAS = 64.0  # subtracting a bias that exceeds the result by this factor loses two accurate digits
 _N_SAMPLED = 4096  # number of values that are compared with the bias
 Shares = Iterator[tuple[Variable, Tensor]]
 
@@ -49,7 +49,7 @@ class LrpContext:
     ----------
     composite : the rules that the user chose
     rules : the rule for each operation with weights
-    target : the variable whose relevance is wanted; no batch norm may be folded across it
+    target : the variable whose relevance is requested; no batch norm may be folded across it
     where : the public function that was called, for messages
     vanishing : variables that are known to have no relevance where their value is 0
     """
@@ -269,7 +269,7 @@ def _output_from_relu(output: Variable, R: Tensor, bias: Tensor | None, context:
 
 
 def _is_imprecise(z: Tensor, value: Tensor, bias: Tensor) -> bool:
-    """Return whether subtracting a large bias left too few digits in most values."""
+    """Return whether subtracting a large bias left too few accurate digits in most values."""
     sample = slice(None, None, 1 + z.numel() // _N_SAMPLED)
     magnitudes = z.flatten()[sample][value.flatten()[sample] > 0].abs()
     return bool(magnitudes.numel() and bias.abs().max() > _LARGE_BIAS * magnitudes.median())
@@ -455,7 +455,7 @@ def _winner(operation: Operation, relevance: list[Tensor | None], context: LrpCo
 
 @_handles("mul div", Keep.INPUTS, with_constant=_elementwise)
 def _multiply(operation: Operation, R: Tensor, context: LrpContext) -> Shares:  # noqa: ARG001  # independent of the rules
-    """Treat a divisor, or a factor that only weights the other, as constant; else, split relevance."""
+    """Treat a divisor, or a factor that only weights the other factor, as constant; else, split relevance."""
     first, second = operation.args[:2]
     factors = [first] if operation.name == "div" else [v for v in (first, second) if not v.scales]
     factors = factors or [first, second]
@@ -473,7 +473,7 @@ def _attention(operation: Operation, R: Tensor, context: LrpContext) -> Shares:
     """Treat attention as a weighted mean of the values, with constant weights."""
     arguments = operation.arguments
     q, k = (_value(arguments[name], R.dtype) for name in ("query", "key"))
-    n_shared = q.shape[1] // k.shape[1]  # number of query heads that share keys and values, mostly 1
+    n_shared = q.shape[1] // k.shape[1]  # number of query heads that share keys and values, usually 1
     k = k.repeat_interleave(n_shared, 1)
     mask = arguments.get("attn_mask", arguments.get("attn_bias"))
     if isinstance(mask, Variable) or (mask is not None and mask.is_floating_point()):

@@ -99,7 +99,7 @@ class Gamma(Rule):
 
     Parameters
     ----------
-    gamma : a number of at least 0; with 0, all contributions stay unchanged
+    gamma : a nonnegative number; with 0, all contributions stay unchanged
     """
 
     gamma: float = 0.25
@@ -179,7 +179,7 @@ class ZPlus(Rule):
 
 @dataclass(frozen=True, eq=False)
 class ZBox(Rule):
-    """The LRP-zB rule for pixels: contributions are relative to the smallest that the bounds allow.
+    """The LRP-zB rule for pixels: contributions are relative to the smallest ones that the bounds allow.
 
     Parameters
     ----------
@@ -261,8 +261,8 @@ def _expand_bound(bound: Tensor, like: Tensor) -> Tensor:
         return placed.to(like).expand(1, *shape)
     except RuntimeError:
         raise InvalidInputError(
-            f"ZBox: low and high must be numbers, one number per channel, or arrays of the shape {shape} of "
-            f"one input; got shape {tuple(bound.shape)}."
+            f"ZBox: low and high must be numbers, one number per channel, or arrays with the shape of one "
+            f"input, {shape}; got shape {tuple(bound.shape)}."
         ) from None
 
 
@@ -296,7 +296,7 @@ def safe_divide(numerator: Tensor, denominator: Tensor) -> Tensor:
 
 
 def check_number(value: Any, where: str, name: str) -> None:
-    """Raise an error unless the value is a finite number of at least 0."""
+    """Raise an error unless the value is a finite, nonnegative number."""
     real = isinstance(value, (int, float, np.integer, np.floating))
     if not real or isinstance(value, (bool, np.timedelta64)) or not 0 <= value < float("inf"):
-        raise InvalidInputError(f"{where}: {name} must be a number of at least 0; got {value!r}.")
+        raise InvalidInputError(f"{where}: {name} must be a nonnegative number; got {value!r}.")

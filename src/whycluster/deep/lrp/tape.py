@@ -69,7 +69,7 @@ class Variable:
     Attributes
     ----------
     shape, stride : its shape and strides
-    value : its values, if a handler needs them
+    value : its values, or None if no handler needs them
     scales : whether it scales or weights other values, like attention, a gate or a length
     n_uses : the number of operations that take it as input
     producer : the operation that computed it, or None for the input
@@ -193,7 +193,7 @@ class Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]  # untyped in to
     @property
     def _runner(self) -> str:
         """A description of the running module, for messages."""
-        return f"module {self._module!r} of the encoder" if self._module else "the forward of the encoder"
+        return f"module {self._module!r} of the encoder" if self._module else "the encoder's forward method"
 
     def _begin(
         self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
