@@ -162,7 +162,7 @@ def test_the_density(wine: Array) -> None:
     kde, rng = ConditionalKDE(wine), np.random.default_rng(0)
     with pytest.raises(wc.InvalidInputError, match=r"shape \(b, 13\); got \(13,\) and \(13,\)"):
         kde(wine[0], wine[0] > 0, rng)
-    with pytest.raises(wc.InvalidInputError, match="known must be booleans; got dtype float64"):
+    with pytest.raises(wc.InvalidInputError, match="known must be a boolean array; got float64"):
         kde(wine, wine, rng)
 
 
@@ -234,5 +234,5 @@ def test_a_forest_learns_from_float32_and_takes_any_seed() -> None:
         compare(centroids, X, ["forest"])
     assert str(error.value) == (
         "compare: the population must have values that float32 can hold, so that a forest can learn from "
-        "them; got one of size 1e+39. Scale the features."
+        "them; the largest is 1e+39. Scale the features."
     )

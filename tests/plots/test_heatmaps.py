@@ -116,7 +116,7 @@ def test_without_matplotlib_the_message_names_the_extra(monkeypatch: pytest.Monk
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"rows": []}, "rows must contain at least one row of heat maps; got none."),
+        ({"rows": []}, "rows must contain at least one row of heat maps; it is empty."),
         ({"rows": [maps(2), []]}, "each row must contain at least one heat map; row 1 contains none."),
         (
             {"rows": maps(2)},

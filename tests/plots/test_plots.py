@@ -698,7 +698,7 @@ def test_hundreds_of_clusters_are_drawn() -> None:
     X = np.random.default_rng(0).normal(size=(400, 3))
     exp = wc.explain(X[:200], X)
     assert error(exp.plot.clusters) == (
-        "plot.clusters: exp must contain members of at most 60 clusters, since each is drawn in its own "
+        "plot.clusters: exp must contain members of at most 60 clusters, since each cluster is drawn in its own "
         "panel; it contains members of 200. Draw one cluster with cluster=, or all clusters with heatmap()."
     )
     drawn(exp.plot.clusters(7))

@@ -1,4 +1,4 @@
-"""Sanity checks of whether explanations behave as they should."""
+"""Check whether explanations behave as they should."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def _conservation(subject: Subject, rule: str) -> Check:
         )
     gap = np.abs(answer.relevance.sum(axis=1) - answer.evidence)
     value = float(gap.max() / max(np.abs(answer.evidence).mean(), np.finfo(float).tiny))
-    meaning = f"relevance and evidence differ by at most {value:.2g} of the mean evidence"
+    meaning = f"relevance and evidence differ by at most {value:.2g} times the mean evidence"
     return Check("conservation", value, 1e-9, meaning)
 
 
@@ -184,7 +184,7 @@ def _continuity(subject: Subject, rule: str, random_state: int) -> Check:
         )
     jump = _search_jumps(relevance, start, stop)
     value = float(jump.max() / size)
-    meaning = f"a tiny move changes the relevance by at most {value:.2g} of its usual size"
+    meaning = f"a tiny move changes the relevance by at most {value:.2g} times its usual size"
     return Check("continuity", value, 1e-3, meaning)
 
 
@@ -194,8 +194,8 @@ def randomization(
     """Check that the relevance depends on the model, by shuffling the centroids.
 
     The shuffle moves each coordinate of the centroids, in standard deviations, to another feature and mirrors
-    half of the coordinates. The value is the mean rank correlation of each row's relevance before and after
-    the shuffle. A value near 0 is expected; 1 means that the relevance does not depend on the model.
+    half of the coordinates. The value is the mean rank correlation between each row's relevance before and
+    after the shuffle. A value near 0 is expected; 1 means that the relevance does not depend on the model.
 
     Parameters
     ----------
@@ -241,8 +241,8 @@ def stability(
     """Check that the ranking of features stays stable if the model is fitted to resampled rows.
 
     The check fits the model to bootstrap samples of X. The value is the rank correlation between the
-    features' relevance in each cluster before and after refitting, averaged over refits and over clusters
-    weighted by size.
+    features' relevance in each cluster before and after refitting, averaged over refits and over clusters,
+    which are weighted by size.
     """
     check_rule(rule, "stability")
     check_integer(refits, 1, "stability", "refits")
@@ -293,7 +293,7 @@ def _paths(subject: Subject, random_state: int) -> tuple[Floats, Floats]:
 
 
 def _search_jumps(relevance: Callable[[Floats], Floats], start: Floats, stop: Floats) -> Floats:
-    """Return the jump of the relevance that remains on each path after repeated halving, (p,)."""
+    """Return the jump in relevance that remains on each path after repeated halving, (p,)."""
     d = start.shape[1]
     part = np.linspace(0.0, 1.0, _GRID)[:, None, None]
     points = start + part * (stop - start)

@@ -121,10 +121,10 @@ def compare(
         ``method(model, X)`` that return such an array, or names from `METHODS`. By default, all methods in
         `METHODS` that work for this model are compared.
     sampler, repeats, random_state : as in `flipping_auc`; all methods are scored on the same draws
-    background : (m, d) the population from which missing features are drawn, and which methods measure or
-        learn from; by default, X
-    oracle : whether to run the greedy oracle, a practical upper bound, whose cost grows with the square of
-        the number of features; "auto" runs it only for small data
+    background : (m, d) the population from which missing features are drawn and from which methods learn; by
+        default, X
+    oracle : whether to run the greedy oracle, a practical upper bound. Its cost grows with the square of the
+        number of features; "auto" runs it only for small data.
 
     Returns
     -------

@@ -169,7 +169,7 @@ def _ranks(relevance: Floats, rng: np.random.Generator) -> Codes:
 
 
 def read_relevance(relevance: Any, subject: Subject) -> Floats:
-    """Return the relevance in an explanation, with features in the order of the model."""
+    """Return the given relevance as an array, with the features in the model's order."""
     given = relevance.relevance if isinstance(relevance, Explanation) else relevance
     names = column_names(given, subject.where, "relevance")
     values = _as_numbers(given, subject.where, "relevance")
@@ -239,7 +239,7 @@ def _check_density(density: ConditionalKDE, subject: Subject) -> None:
         raise InvalidInputError(
             f"{subject.where}: sampler must be fitted to the model's columns in their order, which begins "
             f"with {(names or [])[:3]}; its columns begin with {(density.feature_names or [])[:3]}. Pass "
-            "background=... instead, whose columns are matched by name."
+            "background=... instead; its columns are matched by name."
         )
     if not np.array_equal(density.categorical, subject.categorical):
         raise InvalidInputError(

@@ -54,7 +54,7 @@ class Method:
         ----------
         network : any model that `neuralize` accepts, or a function that returns the labels of rows
         X : (n, d) rows
-        background : (m, d) the population to draw and measure from; by default, X
+        background : (m, d) the population that the method draws or learns from; by default, X
         random_state : random seed
         """
         check_integer(random_state, 0, "evaluation", "random_state")
@@ -201,9 +201,9 @@ def _forest(subject: Subject, random_state: int) -> Floats:
     if largest > np.finfo(np.float32).max:
         raise InvalidInputError(
             f"{subject.where}: the population must have values that float32 can hold, so that a forest can "
-            f"learn from them; got one of size {largest:.3g}. Scale the features."
+            f"learn from them; the largest is {largest:.3g}. Scale the features."
         )
-    seed = random_state % 2**32  # scikit-learn takes no larger ones
+    seed = random_state % 2**32  # scikit-learn accepts no larger seeds
     forest = RandomForestClassifier(_TREES, random_state=seed).fit(subject.population, learned)
     values = shap.TreeExplainer(forest).shap_values(subject.rows)  # (n, d, clusters)
     column = np.searchsorted(names, subject.cluster)

@@ -25,7 +25,7 @@ Sampler: TypeAlias = Callable[[Floats, Known, np.random.Generator], Floats]
 MOST_ROWS = 10_000  # maximum number of rows in a density
 _MOST_LEFT_OUT = 1 << 22  # number of pairs of rows used to choose the bandwidth (32 MB)
 _SHARP = 0.25  # a bandwidth that excludes rows with a different category, whose weight is at most exp(-16)
-_MOST_PAIRS = 1 << 20  # number of distances in memory at once (8 MB, two or three times)
+_MOST_PAIRS = 1 << 20  # number of distances in each of two or three arrays (8 MB) in memory at once
 
 
 class ConditionalKDE:
@@ -45,11 +45,11 @@ class ConditionalKDE:
         of -|x_i - x_j|^2 / 2 s^2
     categorical : (d,) booleans, True for features that contain category codes; by default, all False
     feature_names : (d,) names for the columns of an array, for error messages
-    random_state : random seed of the sample
+    random_state : random seed for the sample
 
     Attributes
     ----------
-    rows : (N, d) the data of the density
+    rows : (N, d) the rows from which the density is estimated
     feature_names : the column names of X, or None if X has no column names
     scale : (d,) standard deviations of the features, or 0 for categorical features
     bandwidth : s
@@ -99,7 +99,7 @@ class ConditionalKDE:
                 f"{rows.shape} and {known.shape}."
             )
         if known.dtype != bool:
-            raise InvalidInputError(f"ConditionalKDE: known must be booleans; got dtype {known.dtype}.")
+            raise InvalidInputError(f"ConditionalKDE: known must be a boolean array; got {known.dtype}.")
         return np.asarray(self.draw(rows, known, 1, rng)[0])
 
     def draw(self, rows: Floats, known: Known, repeats: int, rng: np.random.Generator) -> Floats:

@@ -50,7 +50,7 @@ def exact(subject: Subject) -> Floats:
     if d > MOST_ENUMERATED:
         raise InvalidInputError(
             f"{subject.where}: X must have at most {MOST_ENUMERATED} features for exact Shapley values, "
-            f"which try every set of features; got {d}. Pass permutations=100."
+            f"since every set of features is tried; got {d}. Pass permutations=100."
         )
     sets = np.arange(2**d)
     known = (sets[:, None] >> np.arange(d)) & 1 == 1  # feature i is bit i

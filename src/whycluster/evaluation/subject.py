@@ -176,7 +176,7 @@ class Subject:
         assert self._function is not None
         labels = self._function(self._as_given(self.transform(rows)))
         plain = isinstance(labels, np.ndarray) and labels.dtype.kind in "iufbU"
-        if not plain:  # keep Python objects, since NumPy would convert a list of text and numbers to text
+        if not plain:  # keep Python objects, since NumPy would convert numbers beside strings to strings
             objects = as_list(labels, self.where)
             labels = np.empty(len(objects), dtype=object)
             labels[:] = objects
@@ -196,7 +196,9 @@ class Subject:
         try:
             return self._codes.setdefault(label, len(self._codes))
         except TypeError as error:
-            raise InvalidInputError(f"{self.where}: model must return numbers or text ({error}).") from error
+            raise InvalidInputError(
+                f"{self.where}: model must return numbers or strings ({error})."
+            ) from error
 
     def _as_given(self, rows: Floats) -> Any:
         """Return rows in the same kind of container as X."""

@@ -46,7 +46,8 @@ def row(exp: BaseExplanation, row: int = 0, n_features: int = 10, ax: Axes | Non
     ----------
     exp : explanation of rows or of documents
     row : the position of the row
-    n_features : the number of strongest features or words that get their own bar; all others share one bar
+    n_features : the number of strongest features or words that get their own bar; the rest are combined into
+        one bar
     ax : Axes to draw into and return; by default, a new figure is created
     """
     where = "plot.row"
@@ -102,8 +103,8 @@ def clusters(
     summary = summary_of(exp, where)
     if cluster is None and len(summary.clusters) > _MAX_PANELS:
         raise InvalidInputError(
-            f"{where}: exp must contain members of at most {_MAX_PANELS} clusters, since each is drawn in "
-            f"its own panel; it contains members of {len(summary.clusters)}. Draw one cluster with "
+            f"{where}: exp must contain members of at most {_MAX_PANELS} clusters, since each cluster is "
+            f"drawn in its own panel; it contains members of {len(summary.clusters)}. Draw one cluster with "
             "cluster=, or all clusters with heatmap()."
         )
     groups = range(len(summary.clusters)) if cluster is None else [group_of(exp, summary, cluster, where)]
@@ -231,7 +232,7 @@ def _percent(value: float, _: Any) -> str:
 
 
 def _panels(ax: Any, n: int, n_lines: int, single: bool, where: str) -> list[Axes]:
-    """Return Axes for n panels, which are new if the user passed none."""
+    """Return the user's Axes for n panels, or new Axes if ``ax`` is None."""
     if ax is not None:
         given = [ax] if single else list(np.ravel(np.array(ax, dtype=object)))
         if len(given) != n:

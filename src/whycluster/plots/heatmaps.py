@@ -48,10 +48,10 @@ def draw_grid(
     images : an image to show at the start of each row, as uint8 of shape (H, W, 3) or floats from 0 to 1 of
         shape (3, H, W); or None for no images
     names : the name of each row, shown to its left, or None for no names
-    pool : the side, in pixels, of the blocks that relevance is summed over; larger blocks make fine lines
-        visible
+    pool : the side length, in pixels, of the blocks over which relevance is summed; larger blocks make fine
+        lines visible
     quantile : the fraction of pixels within the color scale, above 0 and at most 1
-    cell : the side of one heat map, in inches
+    cell : the side length of one heat map, in inches
 
     Returns
     -------
@@ -69,7 +69,7 @@ def draw_grid(
     _check_sizes(quantile, cell)
     maps = [_read_maps(row, i, int(pool)) for i, row in enumerate(rows)]
     if not maps:
-        raise InvalidInputError(f"{_WHERE}: rows must contain at least one row of heat maps; got none.")
+        raise InvalidInputError(f"{_WHERE}: rows must contain at least one row of heat maps; it is empty.")
     n_columns = max(len(row) for row in maps)
     _check_count(titles, n_columns, "titles", "column of heat maps")
     _check_count(names, len(maps), "names", "row")

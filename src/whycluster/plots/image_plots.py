@@ -93,7 +93,7 @@ def _select(exp: DeepExplanation, rows: int | Sequence[int], where: str) -> Deep
     """Return the explanations of some images."""
     check(exp, where, DeepExplanation, "heat maps of images")
     if not _positions(rows):
-        raise InvalidInputError(f"{where}: rows must contain at least one position; got none.")
+        raise InvalidInputError(f"{where}: rows must contain at least one position; it is empty.")
     some = exp[_positions(rows)]
     if some.heatmaps.ndim != 3:
         raise InvalidInputError(

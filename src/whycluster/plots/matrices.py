@@ -26,7 +26,7 @@ _MARGIN = 2.4  # inches for the names on the left
 
 
 def heatmap(exp: BaseExplanation, n_features: int = 20, ax: Axes | None = None) -> Axes:
-    """Draw the share of each feature in the relevance of each cluster, in percent.
+    """Draw the share of each feature in the relevance of each cluster, as a percentage.
 
     Features are grouped by the cluster in which their share is largest. Shares of evidence against a cluster
     are negative.
@@ -56,7 +56,7 @@ def heatmap(exp: BaseExplanation, n_features: int = 20, ax: Axes | None = None) 
 
 
 def competition(exp: BaseExplanation, ax: Axes | None = None) -> Axes:
-    """Draw how often each cluster is the strongest competitor, in percent of each cluster's members.
+    """Draw how often each cluster is the strongest competitor, as a percentage of each cluster's members.
 
     Parameters
     ----------

@@ -27,7 +27,7 @@ MINUS, TIMES = "\N{MINUS SIGN}", "\N{MULTIPLICATION SIGN}"
 LINE_STYLES = ("-", "--", "-.", ":")
 
 _LONGEST = 26  # characters in a name
-# Fonts for letters that matplotlib's default font lacks, used if they are installed
+# Fonts for characters that matplotlib's default font lacks, used if they are installed
 _MORE_FONTS = (
     "Noto Sans CJK JP",
     "Noto Sans CJK SC",
@@ -91,7 +91,7 @@ def cut_all(names: Iterable[Any], longest: int = _LONGEST) -> list[str]:
 
 
 def _cut_around(text: str, others: Sequence[str], longest: int) -> str:
-    """Return the word in which a string differs from others, with as much of its two ends as fits."""
+    """Return the word in which a string differs from others, with as much of the string's ends as fits."""
     start = _common_prefix(others)
     stop = len(text) - _common_prefix([other[start:][::-1] for other in others])
     while start > 0 and text[start - 1].isalnum():
@@ -104,18 +104,18 @@ def _cut_around(text: str, others: Sequence[str], longest: int) -> str:
 
 
 def _common_prefix(texts: Sequence[str]) -> int:
-    """Return the number of letters in the longest prefix that all texts share."""
+    """Return the number of characters in the longest prefix that all strings share."""
     differ = (i for i, letters in enumerate(zip(*texts, strict=False)) if len(set(letters)) > 1)
     return next(differ, min(map(len, texts)))
 
 
 def _first(text: str, width: int) -> str:
-    """Return as many of the first letters as fit into the width."""
+    """Return as many of the first characters as fit into the width."""
     return text[: next(i for i in range(len(text), -1, -1) if _width(text[:i]) <= width)]
 
 
 def _last(text: str, width: int) -> str:
-    """Return as many of the last letters as fit into the width."""
+    """Return as many of the last characters as fit into the width."""
     return text[next(i for i in range(len(text) + 1) if _width(text[i:]) <= width) :]
 
 
@@ -172,13 +172,13 @@ def legend(ax: Axes, **options: Any) -> Any:
 
 
 def bare(ax: Axes, *sides: str) -> None:
-    """Remove the frame on all sides except these."""
+    """Remove the frame on all sides except the given ones."""
     for side, spine in ax.spines.items():
         spine.set_visible(side in sides)
 
 
 def signed(value: float, form: str | None = None) -> str:
-    """Format a number with its sign and three digits by default, keeping all digits before the point."""
+    """Format a number with its sign; by default, round it to three digits, or from 1,000 on to an integer."""
     if form is None:
         form = ",.0f" if 1e3 <= abs(value) < 1e6 else ".3g"
     text = f"{value + 0.0:+{form}}"
@@ -200,5 +200,5 @@ def cluster_style(code: int, is_noise: bool) -> tuple[str, str]:
 
 
 def _width(text: str) -> int:
-    """Return the width in columns, where wide letters take two columns and combining accents none."""
+    """Return the width in columns, where wide characters take two columns and combining accents none."""
     return sum(0 if unicodedata.combining(c) else 1 + (unicodedata.east_asian_width(c) in "WF") for c in text)

@@ -78,7 +78,7 @@ def _mean_size(relevance: NDArray[Any], rows: Any) -> Floats:
 
 
 def _values(exp: Explanation, rows: Any, columns: Any) -> Floats:
-    """Return each value's rank in its column, from 0 to 1, (b, m); NaN for categories and missing values."""
+    """Return each value's rank in its column, from 0 to 1, (b, m), or NaN if categorical or missing."""
     table = exp.table.take(rows)
     values = np.full((len(rows), len(columns)), np.nan)
     for start, block in table.blocks():
@@ -119,7 +119,7 @@ def _draw(ax: Axes, relevance: Floats, values: Floats) -> Any:
 def spread(x: Floats) -> Floats:
     """Return the vertical offset of each point from its line so that points do not hide each other.
 
-    ``x`` is between 0 and 1. Points in a bin alternate around the middle and move closer together if the bin
+    ``x`` is between 0 and 1. Points in a bin alternate around the middle. They are closer together if any bin
     contains many points.
     """
     bins = np.floor(x * _BINS).astype(np.intp)
