@@ -141,9 +141,9 @@ def test_factors_are_refused() -> None:
 @pytest.mark.parametrize("function", [doubled, lambda values: values - values.mean(axis=1, keepdims=True)])
 def test_a_function_that_is_not_marked(function: Any) -> None:
     assert refused(FunctionTransformer(function)) == (
-        "neuralize: step 'functiontransformer' (FunctionTransformer) must use a NumPy ufunc, or a "
-        "function marked as elementwise, which computes each feature from the one at the same position; "
-        f"{function!r} is not marked. If it is elementwise, mark it: wc.elementwise(function). {ALTERNATIVE}"
+        "neuralize: step 'functiontransformer' (FunctionTransformer) must use a NumPy ufunc or a "
+        f"function marked as elementwise; {function!r} is not marked. If it computes each feature from the "
+        f"feature at the same position, mark it: wc.elementwise(function). {ALTERNATIVE}"
     )
 
 
@@ -442,8 +442,8 @@ def test_functions_that_return_another_number_of_features() -> None:
     few = wc.elementwise(lambda X: X[:, :3])
     model = make_pipeline(FunctionTransformer(few), PCA(2), k_means()).fit(WINE)
     assert refused_on(model, WINE).startswith(
-        "neuralize: step 'pca' (PCA) was fitted on 3 features, but the steps before it return 13. Is a "
-        "function that changes the number of features marked with wc.elementwise?"
+        "neuralize: step 'pca' (PCA) was fitted on 3 features, but the steps before it return 13. Check "
+        "that no function marked with wc.elementwise changes the number of features. "
     )
     short = wc.elementwise(lambda X: X[:50] if len(X) > 100 else X)
     model = make_pipeline(FunctionTransformer(short), k_means()).fit(WINE[:90])

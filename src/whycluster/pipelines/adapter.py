@@ -1,4 +1,4 @@
-"""The adapter for scikit-learn's Pipeline, which puts the network of the last step after the other steps."""
+"""The adapter for scikit-learn's Pipeline; it puts the network of the last step after the other steps."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ class AffineForm:
 
     @cached_property
     def owner(self) -> Codes:
-        """(m,) the column that each output comes from, or `NO_COLUMN` unless exactly one contributes."""
+        """(m,) the column that each output comes from, or `NO_COLUMN` unless there is exactly one."""
         if self.matrix is None:
             return self.source
         rows = self._used
@@ -154,7 +154,7 @@ class AffineForm:
         offset = np.zeros(matrix.shape[0]) if shift is None else np.array(shift, dtype=np.float64)
         if not first:
             # For data far from 0, the center must be subtracted from the rows; subtracting it from sums of
-            # rows would lose digits.
+            # rows would lose precision.
             moved = np.asarray(mine - (0.0 if center is None else center))
             offset += matrix @ np.broadcast_to(moved, self.n_outputs)
         return replace(

@@ -21,7 +21,7 @@ class AffineMap:
     Attributes
     ----------
     matrix, shift : (m, D) A, as a dense or sparse array, and (m,) o
-    offset : (D,) subtracted from rows to give x
+    offset : (D,) the values subtracted from rows to give x
     unit : (D,) the size of a unit step in each feature of x; 1 by default
     """
 
@@ -31,7 +31,7 @@ class AffineMap:
     unit: Floats | None = None
 
     def without_offset(self) -> AffineMap:
-        """Return an equivalent map without an offset, unless removing the offset would lose digits.
+        """Return an equivalent map without an offset, unless removing the offset would lose precision.
 
         Without an offset, blocks of rows need not be copied.
         """

@@ -1,7 +1,7 @@
-"""Front ends: pipelines whose rows are not columns of a table, such as documents.
+"""Front ends for pipelines whose input is not a table but, for example, a list of documents.
 
 A pipeline that begins with a vectorizer takes documents and is explained word by word. The package that
-handles such rows registers a `FrontEnd` here. That package is imported only if a pipeline contains a step
+handles such input registers a `FrontEnd` here. That package is imported only if a pipeline contains a step
 that it may handle.
 """
 
@@ -16,11 +16,11 @@ from whycluster.models.network import Network
 
 
 class FrontEnd(ABC):
-    """A front end for pipelines whose rows are not columns of a table."""
+    """A front end for pipelines whose input is not a table."""
 
     @abstractmethod
     def takes(self, steps: Sequence[tuple[str, Any]]) -> bool:
-        """Return whether the steps take such rows; raise an error if they use them in an unsupported way."""
+        """Return whether the steps take such input; raise an error if they use it in an unsupported way."""
 
     @abstractmethod
     def network(self, steps: Sequence[tuple[str, Any]], model: Any) -> Network:
@@ -36,7 +36,7 @@ def register(front_end: FrontEnd) -> None:
 
 
 def front_end_of(steps: Sequence[tuple[str, Any]], transformers: Sequence[Any]) -> FrontEnd | None:
-    """Return the front end for the rows that these steps take, or None if the steps take columns.
+    """Return the front end for the input that these steps take, or None if the steps take a table.
 
     The ``transformers``, both the steps and the transformers nested in them, determine which front ends are
     imported.

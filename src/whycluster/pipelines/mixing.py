@@ -372,7 +372,7 @@ class SharedEnergy(MixingEnergy):
     """Any other energy, with the relevance of each feature of z shared among the features of x.
 
     The shares are proportional to |A_ji (x_i - v_i)|, the contribution of x_i to z_j, where v is the mean of
-    all rows. The shares are never negative, so no denominator is close to zero by cancellation.
+    all rows. The shares are never negative, so cancellation cannot bring a denominator close to zero.
     """
 
     @property

@@ -91,9 +91,9 @@ class StageGraph:
             first = found.setdefault(self.fold(source.name), source)
             if replace(source, name=first.name) != first:
                 raise UnsupportedModelError(
-                    f"neuralize: the stages of the pipeline must use column {source.name!r} in one way; they "
-                    "use it in two ways, for example as a number and as a category, so its relevance would "
-                    "mix these uses. Copy the column and let each stage use its own copy."
+                    f"neuralize: the stages of the pipeline must use column {source.name!r} in only one "
+                    "way; they use it in two ways, for example as a number and as a category, so its "
+                    "relevance would mix these uses. Copy the column and let each stage use its own copy."
                 )
         return list(found.values())
 

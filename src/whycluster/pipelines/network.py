@@ -1,4 +1,4 @@
-"""The network of a pipeline, which takes the user's rows and assigns relevance to their columns."""
+"""The network of a pipeline; it takes the user's rows and assigns relevance to their columns."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def network_of(form: AffineForm, last: Network, n_columns: int, names: Sequence[
 
 
 class PipelineNetwork(Network):
-    """The network of a pipeline, which takes the user's columns and explains rows in terms of them.
+    """The network of a pipeline; it takes the user's columns and explains rows in terms of these columns.
 
     Parameters
     ----------
@@ -105,7 +105,7 @@ class PipelineNetwork(Network):
         return table
 
     def to_torch(self, cluster: Any = None) -> torch.nn.Module:  # noqa: ARG002  # the signature of all networks
-        """Raise an error, since the steps of a pipeline need not be layers."""
+        """Raise an error, since the steps of a pipeline cannot be converted to torch layers."""
         raise UnsupportedModelError(
             "to_torch: the steps of a pipeline cannot be converted to torch layers. Convert only its last "
             "step with wc.neuralize(pipeline[-1]).to_torch(), and apply the result to "
@@ -141,7 +141,7 @@ def _of_columns(form: AffineForm, energy: Energy) -> Energy | None:
     columns, factor = factors
     center = np.zeros(len(factor)) if form.center is None else form.center[columns]
     shift = form.linear.shift
-    # Unused columns must not affect the energy, and centroids far from 0 would lose digits.
+    # Unused columns must not affect the energy, and centroids far from 0 would lose precision.
     far = np.abs(center * factor) + np.abs(shift) > HARMLESS_OFFSET
     if len(columns) < len(form.source) or far.any() or (np.abs(np.log10(np.abs(factor))) > _EXTREME).any():
         return None
@@ -291,7 +291,7 @@ class StagedTable(Table):
             rounding = _ROUNDING[self.dtype.itemsize]
             assert form.matrix is not None
             lost = np.ptp(atoms, axis=0) * self._lost_digits(stop)[self._columns_of_atoms()]
-            # The matrix may be the user's, whose indices abs sorts in place in some versions of SciPy.
+            # The matrix may belong to the user, and abs sorts its indices in place in some versions of SciPy.
             lost = abs(form.matrix.copy()) @ lost
             wrong = np.abs(expected - found) > rounding * size[0] + 1e-3 * rounding * size[1] + lost
         if wrong.any():
@@ -305,7 +305,7 @@ class StagedTable(Table):
             )
 
     def _columns_of_atoms(self) -> Codes:
-        """Return the column of each atom; an atom made of components has none."""
+        """Return the column of each atom, or `NO_COLUMN` for atoms made of components."""
         form = self.stages.form
         return form.source if form.below is None else np.full_like(form.source, NO_COLUMN)
 
@@ -313,7 +313,7 @@ class StagedTable(Table):
         """Return the rounding error of each column, relative to its range in the first rows, (d + 1,).
 
         For float32 columns, steps compute in float32. A PCA subtracts the mean after multiplying, which
-        loses digits if a column is far from 0. The last entry, 0, is for `NO_COLUMN`.
+        loses precision if a column is far from 0. The last entry, 0, is for `NO_COLUMN`.
         """
         lost = np.zeros(self.n_features + 1)
         frame = nw.from_native(self.native, eager_only=True, pass_through=True)
@@ -430,7 +430,7 @@ class StagedTable(Table):
 
 
 def _can_be_read(frame: nw.DataFrame[Any]) -> bool:
-    """Return whether to pass a non-pandas frame to the steps as it is, instead of converting it to pandas."""
+    """Return whether to pass a non-pandas frame to the steps unchanged, without converting it to pandas."""
     if not frame.implementation.is_polars():
         return False
     if READS_NAMES_OF_POLARS or hasattr(frame.to_native(), "__dataframe__"):

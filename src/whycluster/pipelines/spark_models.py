@@ -167,7 +167,7 @@ def behind(model: Any, names: Mapping[str, Sequence[str]]) -> tuple[Network, lis
     if not isinstance(end, _CLUSTERINGS):
         raise UnsupportedModelError(
             "neuralize: the last stage of the pipeline must be a KMeansModel, BisectingKMeansModel or "
-            f"GaussianMixtureModel; got {'none' if end is None else type(end).__name__}."
+            f"GaussianMixtureModel; got {'an empty pipeline' if end is None else type(end).__name__}."
         )
     check_stages(stages)
     fold = _fold()

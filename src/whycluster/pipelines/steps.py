@@ -112,8 +112,8 @@ def _follow_one(step: Step, form: AffineForm) -> AffineForm:
     if expected != form.n_outputs:
         raise UnsupportedModelError(
             f"neuralize: {step} was fitted on {expected} features, but the steps before it return "
-            f"{form.n_outputs}. Is a function that changes the number of features marked with "
-            f"wc.elementwise? {ALTERNATIVE}"
+            f"{form.n_outputs}. Check that no function marked with wc.elementwise changes the number of "
+            f"features. {ALTERNATIVE}"
         )
     try:
         return _handler_of(type(step.transformer))(step.transformer, step, form)
@@ -266,9 +266,9 @@ def _function(transformer: Any, step: Step, form: AffineForm) -> AffineForm:
         return form
     if not isinstance(function, np.ufunc) and not getattr(function, MARK, False):
         raise UnsupportedModelError(
-            f"neuralize: {step} must use a NumPy ufunc, or a function marked as elementwise, which computes "
-            f"each feature from the one at the same position; {function!r} is not marked. If it is "
-            f"elementwise, mark it: wc.elementwise(function). {ALTERNATIVE}"
+            f"neuralize: {step} must use a NumPy ufunc or a function marked as elementwise; {function!r} is "
+            f"not marked. If it computes each feature from the feature at the same position, mark it: "
+            f"wc.elementwise(function). {ALTERNATIVE}"
         )
     return form.transform_each(step)
 
@@ -437,8 +437,8 @@ class _Times:
         return rows * self.weight
 
 
-# Before version 1.9, scikit-learn reads column names through `__dataframe__`, which polars 2 no longer has.
-# It selects columns of such frames only by position.
+# Before version 1.9, scikit-learn reads column names through `__dataframe__`, which polars 2 no longer
+# provides. It selects columns of such frames only by position.
 READS_NAMES_OF_POLARS = parse_version(sklearn.__version__) >= parse_version("1.9")
 
 
