@@ -121,7 +121,7 @@ def test_missing_labels(wine: Array, kmeans: Any) -> None:
     )
     nothing = [None, 1, 2, 3, 4]
     assert "it returned None" in message(lambda X: [nothing[c] for c in kmeans.predict(X)], wine)
-    assert "numbers or text" in message(lambda X: [{c} for c in kmeans.predict(X)], wine)
+    assert "numbers or strings" in message(lambda X: [{c} for c in kmeans.predict(X)], wine)
     assert "labels must be one-dimensional" in message(lambda X: [[1, 2]] * len(X), wine)
 
 

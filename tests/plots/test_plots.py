@@ -698,8 +698,9 @@ def test_hundreds_of_clusters_are_drawn() -> None:
     X = np.random.default_rng(0).normal(size=(400, 3))
     exp = wc.explain(X[:200], X)
     assert error(exp.plot.clusters) == (
-        "plot.clusters: exp must contain members of at most 60 clusters, since each cluster is drawn in its own "
-        "panel; it contains members of 200. Draw one cluster with cluster=, or all clusters with heatmap()."
+        "plot.clusters: exp must contain members of at most 60 clusters, since each cluster is drawn in its "
+        "own panel; it contains members of 200. Draw one cluster with cluster=, or all clusters with "
+        "heatmap()."
     )
     drawn(exp.plot.clusters(7))
     for ax in (exp.plot.heatmap(), exp.plot.competition()):
@@ -746,8 +747,8 @@ def test_what_cannot_be_drawn_says_what_can(texts: Any, digits: Any, exp: wc.Exp
         "split=False. Leave ax out."
     )
     assert (
-        error(lambda: digits.plot.images(())) == "plot.images: rows must contain at least one position; got "
-        "none."
+        error(lambda: digits.plot.images(())) == "plot.images: rows must contain at least one position; it "
+        "is empty."
     )
 
 
