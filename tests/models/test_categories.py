@@ -163,7 +163,7 @@ def test_columns_in_another_order_are_noticed(people: pd.DataFrame, modes: Any) 
     """Kmodes keeps no names, so frames are read by position."""
     assert message(lambda: wc.explain(modes, people[["plan", "region"]])) == (
         "explain: X must have its columns in the order of the model; feature 'plan' holds none of the "
-        "categories that the model knows for it, such as 'north'."
+        "categories that the model was fitted on, such as 'north'."
     )
     odd = people[["region", "plan"]].astype(object)
     odd.iloc[3, 0] = ["a", "list"]

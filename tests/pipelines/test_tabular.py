@@ -652,7 +652,7 @@ def test_nothing_is_left() -> None:
         ),
         (
             pd.DataFrame([[1, 2]], columns=["a", 0]),
-            "encoder: the column names of frame must be either all text or all other values; got 'a' and "
+            "encoder: either all column names of frame must be strings, or none; got 'a' and "
             "0. Rename them: frame.columns = [str(c) for c in frame.columns].",
         ),
         (
@@ -735,7 +735,7 @@ def test_different_rows_are_counted_beyond_the_first() -> None:
     [
         (
             {"age": "old"},
-            "as_numbers: column 'age' must hold numbers; row 0 holds 'old'. The column held such values "
+            "as_numbers: column 'age' must hold numbers; row 0 holds 'old'. The column held numbers "
             "when the pipeline was fitted.",
         ),
         (
@@ -746,12 +746,12 @@ def test_different_rows_are_counted_beyond_the_first() -> None:
         (
             {"joined": "2020-01-01"},
             "as_days: column 'joined' must hold dates, durations or times of day; row 0 holds "
-            "'2020-01-01'. The column held such values when the pipeline was fitted.",
+            "'2020-01-01'. The column held dates, durations or times of day when the pipeline was fitted.",
         ),
         (
             {"city": [["Rome"]] * N},
-            "as_text: column 'city' must hold categories; row 0 holds ['Rome']. The column held such "
-            "values when the pipeline was fitted.",
+            "as_text: column 'city' must hold categories; row 0 holds ['Rome']. The column held categories "
+            "when the pipeline was fitted.",
         ),
     ],
 )

@@ -399,8 +399,8 @@ def test_an_explanation_saved_without_rows_has_its_arrays(kind: str, tmp_path: P
         with pytest.raises(wc.InvalidInputError) as caught:
             call()
         assert str(caught.value) == (
-            "explanation.data must be available for this; the explanation was saved without its rows. Save "
-            "it with data=True, or explain the rows again."
+            "explanation.data must be available for this operation; the explanation was saved without its "
+            "rows. Save it with data=True, or explain the rows again."
         )
     wc.save(loaded, tmp_path / "again")
     assert_same(wc.load(tmp_path / "again").relevance, exp.relevance)

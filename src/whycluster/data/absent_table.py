@@ -33,8 +33,8 @@ class AbsentTable(Table):
     def read(self, start: int, stop: int, offset: Floats | None, out: Floats) -> Floats:  # noqa: ARG002  # the signature of all tables
         """Raise an error, since there are no values."""
         raise InvalidInputError(
-            "explanation.data must be available for this; the explanation was saved without its rows. Save "
-            "it with data=True, or explain the rows again."
+            "explanation.data must be available for this operation; the explanation was saved without its "
+            "rows. Save it with data=True, or explain the rows again."
         )
 
     def pick(self, columns: Codes) -> NDArray[Any]:

@@ -20,13 +20,13 @@ def is_real(value: Any) -> bool:
 
 
 def is_sparse(X: Any) -> bool:
-    """Return whether X is a matrix or an array of scipy.sparse."""
+    """Return whether X is a SciPy sparse matrix or array."""
     sparse = sys.modules.get("scipy.sparse")  # if it is not loaded, X cannot be sparse
     return sparse is not None and bool(sparse.issparse(X))
 
 
 DASK = ("dask.", "dask_expr.")
-"""The modules of Dask collections, which need not be in memory."""
+"""The prefixes of the modules that define Dask collections."""
 
 
 def is_dask(X: Any) -> bool:
@@ -65,7 +65,7 @@ def evenly_spaced_per_group(group: Codes, most: int) -> Codes:
 
 
 def strongest(values: NDArray[Any], n: int) -> Codes:
-    """Return the columns of each row's n largest absolute values, in descending order, then by column."""
+    """Return the columns of each row's n largest absolute values, in descending order; ties go by column."""
     size = -np.abs(values)
     if n * _FEW > size.shape[1] or len(size) < 2 or np.isnan(size.sum()):
         return np.asarray(np.argsort(size, axis=1, kind="stable")[:, :n])

@@ -39,7 +39,7 @@ class ClassifiedColumns:
 
     Attributes
     ----------
-    frame : the data frame, of pandas or polars
+    frame : the pandas or polars DataFrame
     where : the public function, for messages
     readings : the columns to read as "numbers", as "dates" and as "categories", given by name, or by position
         if the names are not text
@@ -98,8 +98,8 @@ def _open_frame(frame: Any, where: str) -> Any:
     other = [name for name in names if not isinstance(name, str)]
     if text and other:
         raise InvalidInputError(
-            f"{where}: the column names of frame must be either all text or all other values; got "
-            f"{text[0]!r} and {other[0]!r}. Rename them: frame.columns = [str(c) for c in frame.columns]."
+            f"{where}: either all column names of frame must be strings, or none; got {text[0]!r} and "
+            f"{other[0]!r}. Rename them: frame.columns = [str(c) for c in frame.columns]."
         )
     if opened.implementation.is_pandas() or opened.implementation.is_polars():
         return frame
@@ -286,7 +286,7 @@ def _conversion_advice(name: Hashable, texts: set[str]) -> str:
 
 
 def _content_of(texts: set[str]) -> str:
-    """Return "numbers" or "dates" if most texts can be converted to them, or "" otherwise."""
+    """Return "numbers" or "dates" if most of the strings can be converted to these, or "" otherwise."""
     some = sorted(texts)[:100]
     for content, convert in (("numbers", float), ("dates", datetime.fromisoformat)):
         if sum(is_convertible(text, convert) for text in some) > len(some) / 2:

@@ -1,7 +1,7 @@
-"""The kinds of columns: the only place that decides whether a column holds numbers, dates, text, ...
+"""The kinds of columns. Only this module decides whether a column holds numbers, dates, text or other values.
 
-The kind comes from the type of a column, in narwhals (pandas, polars, pyarrow), Arrow or Spark. If the type
-is not specific, as for Python objects, the kind comes from the values.
+The kind depends on the type of a column in narwhals (pandas, polars, pyarrow), Arrow or Spark. If the type is
+not specific, as for Python objects, the kind depends on the values.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class ColumnKind(Enum):
     EMPTY = "no values"
     """Every value is missing, so the column fits any kind."""
     OTHER = "other values"
-    """Lists, structs, bytes and anything else that no model takes."""
+    """Lists, structs, bytes and anything else that no model accepts."""
 
     def __init__(self, description: str) -> None:
         self.is_numeric = description in ("numbers", "booleans")
@@ -93,7 +93,7 @@ def kind_of_series(series: nw.Series[Any]) -> ColumnKind:
 
 
 def kind_of_dtype(dtype: nw.dtypes.DType) -> ColumnKind | None:
-    """Return the kind of columns of a narwhals type, or None if it depends on the values."""
+    """Return the kind of a column with this narwhals type, or None if it depends on the values."""
     if dtype.is_numeric():
         return ColumnKind.NUMBER
     for kind, types in _DTYPES:
@@ -114,7 +114,7 @@ def non_numeric_columns(schema: nw.Schema) -> list[int]:
 
 
 def is_numeric(dtype: nw.dtypes.DType) -> bool:
-    """Return whether columns of a narwhals type hold numbers or booleans."""
+    """Return whether columns with this narwhals type hold numbers or booleans."""
     kind = kind_of_dtype(dtype)
     return kind is not None and kind.is_numeric
 
@@ -147,7 +147,7 @@ def distinct_types(values: Iterable[Any]) -> list[type]:
 
 @lru_cache(maxsize=256)
 def kind_of_arrow(dtype: Any) -> ColumnKind:
-    """Return the kind of columns of a pyarrow type."""
+    """Return the kind of a column with this pyarrow type."""
     import pyarrow.types as pt
 
     tests: tuple[tuple[ColumnKind, tuple[Any, ...]], ...] = (
@@ -164,6 +164,6 @@ def kind_of_arrow(dtype: Any) -> ColumnKind:
 
 
 def kind_of_spark(dtype: str) -> ColumnKind:
-    """Return the kind of columns of a Spark type, given as its ``simpleString()``."""
+    """Return the kind of a column with this Spark type, given as its ``simpleString()``."""
     name = dtype.partition("(")[0].partition(" to ")[0]
     return _SPARK_TYPES.get(name, ColumnKind.OTHER)

@@ -22,7 +22,7 @@ from whycluster.data.days import to_days
 from whycluster.data.elementwise import elementwise
 from whycluster.data.missing import is_missing
 
-_AS_FITTED = "The column held such values when the pipeline was fitted."
+_WHEN_FITTED = "when the pipeline was fitted."
 _LARGEST = 1e150  # squares of larger numbers overflow
 _MICROSECONDS_PER_DAY = 86_400e6
 
@@ -44,7 +44,7 @@ def as_days(X: Any) -> Floats:
 
 @elementwise
 def as_text(X: Any) -> NDArray[Any]:
-    """Return every column as text, with NaN for missing values; whole numbers have no decimal point."""
+    """Return every column as text, with NaN for missing values; whole numbers get no decimal point."""
     return _read(X, read_text, object, "as_text")
 
 
@@ -93,7 +93,7 @@ def columns_of(X: Any, where: str) -> list[Column]:
 
 def _read(X: Any, reader: Callable[[Column], NDArray[Any]], dtype: Any, where: str) -> NDArray[Any]:
     columns = [reader(column) for column in columns_of(X, where)]
-    # In column order, like the source, because writing many rows one by one takes several times as long.
+    # Stored by columns, like the source, because writing many rows one by one takes several times as long.
     result = np.empty((len(columns[0]), len(columns)), dtype, order="F")
     for position, values in enumerate(columns):
         result[:, position] = values
@@ -101,12 +101,12 @@ def _read(X: Any, reader: Callable[[Column], NDArray[Any]], dtype: Any, where: s
 
 
 def read_numbers(column: Column) -> NDArray[Any]:
-    """Return the numbers of a column, with NaN for missing ones; raise an error if squares overflow."""
+    """Return the numbers of a column, with NaN for missing ones; raise an error if a square overflows."""
     kind = column.kind_of_type
     numbers = np.empty(0, dtype=object)
     if column.series is not None and kind is not None and kind.is_numeric:
         numbers = column.series.cast(nw.Float64()).to_numpy()
-    if numbers.dtype != np.float64:  # objects, or a column with the missing values of pandas
+    if numbers.dtype != np.float64:  # objects, or a pandas column with missing values
         numbers = _convert_each(column, "numbers", NUMBER_TYPES, float)
     large = np.abs(numbers) > _LARGEST  # False for NaN
     if large.any():
@@ -136,7 +136,7 @@ def _convert_each(
         if is_missing(value):
             continue
         if not isinstance(value, types):
-            raise column.error(expected, row, value, _AS_FITTED)
+            raise column.error(expected, row, value, f"The column held {expected} {_WHEN_FITTED}")
         try:
             result[row] = convert(value)
         except OverflowError:  # rejected later, like all numbers that are too large
@@ -150,7 +150,7 @@ def read_text(column: Column) -> NDArray[Any]:
     result = np.empty(len(values), dtype=object)
     for row, value in enumerate(values):
         if not isinstance(value, str) and not isinstance(value, Hashable):
-            raise column.error("categories", row, value, _AS_FITTED)
+            raise column.error("categories", row, value, f"The column held categories {_WHEN_FITTED}")
         result[row] = category_as_text(value)
     return result
 

@@ -56,7 +56,7 @@ def numbers(values: Iterable[float]) -> list[str]:
 
 
 def numbers_or_dates(values: Iterable[float], is_date: Iterable[bool]) -> list[str]:
-    """Format numbers, and dates given as days since 1970; NaN becomes empty text."""
+    """Format numbers, and dates given as days since 1970; NaN becomes an empty string."""
     texts = []
     for value, as_date in zip(values, is_date, strict=True):
         text = str(np.datetime64(round(value), "D")) if as_date and value == value else number(value)
@@ -85,13 +85,13 @@ def cut(names: Sequence[Any], most: int = 5) -> str:
 
 
 def clean(text: str, longest: int = _LONGEST_CELL) -> str:
-    """Return a text on one line, with control characters escaped, cut to a readable length."""
+    """Return text on one line, with control characters escaped, cut to a readable length."""
     line = printable(text)
     return line if len(line) <= longest else line[: longest - 3] + "..."
 
 
 def clean_all(texts: Iterable[str], longest: int = _LONGEST_CELL) -> list[str]:
-    """Clean several texts; see `clean`."""
+    """Clean several strings; see `clean`."""
     return [clean(text, longest) for text in texts]
 
 
@@ -112,10 +112,10 @@ def format_items(names: Iterable[Hashable]) -> list[str]:
 
 
 def printable_lines(text: str) -> str:
-    """Return a text with all control characters escaped, except line breaks."""
+    """Return text with all control characters escaped, except line breaks."""
     return "\n".join(map(printable, text.split("\n")))
 
 
 def printable(text: str) -> str:
-    """Return a text on one line, with control characters escaped."""
+    """Return text on one line, with control characters escaped."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

@@ -1,7 +1,7 @@
 """Atomic and durable writing of files, and safe parsing of JSON.
 
-A file gets its final name only once it is complete and synced to disk, so a power cut leaves the old file or
-the new one.
+A file gets its final name only once it is complete and synced to disk, so a power cut leaves either the old
+file or the new one intact.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from whycluster.core.errors import InvalidInputError
 
 DEEPEST = 100
 """The deepest nesting that `parse_json` accepts."""
-_CANNOT_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.ENOSYS)  # errors of file systems without fsync
-_SYNC_THREADS = 16  # more than processors, since threads that sync only wait
+_CANNOT_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.ENOSYS)  # errors on file systems without fsync
+_SYNC_THREADS = 16  # more than the number of processors, since syncing threads only wait
 _AT_A_TIME = 1 << 16  # characters
 _OS_ERROR = re.compile(r"(?:\(os error |Os \{ code: )(\d+)")  # the latter in safetensors before 0.6
 _STRING = re.compile(r'"[^"]*"?')  # the end is optional, so an unterminated string is scanned only once
@@ -33,7 +33,7 @@ _OPENING, _CLOSING = np.frombuffer(b"[{", np.uint8), np.frombuffer(b"]}", np.uin
 
 
 class DepthError(ValueError):
-    """Raised for JSON that nests too deeply."""
+    """Raised for JSON that is nested too deeply."""
 
 
 def as_path(path: Any, where: str, name: str = "path", what: str = "a file") -> Path:
@@ -49,7 +49,7 @@ def replacing(path: Path, new: bool = False) -> Iterator[Path]:
     """Yield a temporary path next to ``path``; on success, replace ``path`` with the file written there.
 
     On failure, the temporary file is deleted. An existing file keeps its permissions, and links to it stay
-    valid. With ``new``, raise FileExistsError if the file exists.
+    valid. If ``new`` is true, raise FileExistsError if the file exists.
     """
     target = Path(os.path.realpath(path))
     if target.exists() and not target.is_file():  # running as root could replace /dev/null
@@ -77,9 +77,9 @@ def check_creatable(path: Path) -> None:
 
 @contextmanager
 def _temporary_beside(target: Path, path: Path) -> Iterator[Path]:
-    """Yield a hidden name next to ``target``, and delete any file of that name in the end.
+    """Yield a hidden name next to ``target``, and delete any file with that name at the end.
 
-    Errors of the operating system are reported with the name ``path`` instead of the hidden name.
+    Operating system errors are reported with the name ``path`` instead of the hidden name.
     """
     temporary = target.with_name(f".{uuid.uuid4().hex}")
     try:
@@ -95,7 +95,7 @@ def _temporary_beside(target: Path, path: Path) -> Iterator[Path]:
 
 
 def _naming(error: Exception, path: Path) -> OSError | None:
-    """Return an error of the operating system for ``path``, or None if ``error`` comes from elsewhere.
+    """Return an operating system error that names ``path``, or None if ``error`` is of another kind.
 
     Libraries written in Rust raise errors of their own, whose messages quote the number of the system error.
     """
@@ -105,7 +105,7 @@ def _naming(error: Exception, path: Path) -> OSError | None:
 
 
 def _move_to_new(temporary: Path, target: Path) -> None:
-    """Give a file its final name; raise FileExistsError if there is a file of that name.
+    """Give a file its final name; raise FileExistsError if a file with that name exists.
 
     Unlike a move, a link never replaces a file. On file systems without links, such as FAT, an empty file
     first reserves the name. So another program may see an empty file for a moment, and if the process is
@@ -127,7 +127,7 @@ def _move_to_new(temporary: Path, target: Path) -> None:
 def move_files(
     moves: Sequence[tuple[Path, Path]], root: Path, durable: bool, others: Iterable[Path] = ()
 ) -> None:
-    """Move files to other places below ``root``; if ``durable``, each step is on disk before the next.
+    """Move files to new paths below ``root``; if ``durable``, each step is on disk before the next begins.
 
     ``others`` are folders above ``root`` to sync as well.
     """
@@ -179,7 +179,7 @@ def _sync(descriptor: int) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text to a file, without converting its line breaks."""
+    """Write text to a file, without converting its line breaks."""
     with replacing(path) as temporary, temporary.open("x", encoding="utf-8", newline="") as file:
         file.write(text)
 

@@ -1,4 +1,4 @@
-"""Rows in a data frame of pandas, polars or pyarrow, read through narwhals."""
+"""Rows in a pandas, polars or pyarrow data frame, read through narwhals."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class FrameTable(Table):
     """A data frame with numeric and boolean columns only."""
 
     one_float: bool = field(default=False, kw_only=True)
-    """Whether all columns are float64, or all are float32; looking it up takes long if there are many."""
+    """Whether all columns are float64 or all are float32; stored because checking many columns is slow."""
 
     @cached_property
     def frame(self) -> nw.DataFrame[Any]:
@@ -54,13 +54,13 @@ class FrameTable(Table):
                 out[:, column] = values[start:stop]
             return as_float64(out, offset, out)
         block = self.frame[start:stop]
-        for column, series in enumerate(block.iter_columns()):  # converting all at once would make objects
+        for column, series in enumerate(block.iter_columns()):  # converting all at once would give objects
             out[:, column] = numbers_of(series)
         return as_float64(out, offset, out)
 
     @cached_property
     def _whole(self) -> NDArray[Any] | None:
-        """All values if the frame is wide, converted at once, since blocks would have few rows; else None."""
+        """The values of a wide frame, converted at once because blocks would have few rows; else None."""
         if self.n_features <= _MANY_COLUMNS or self.n_rows * self.n_features > _MOST_VALUES:
             return None
         values = self.frame.to_numpy()
@@ -68,7 +68,7 @@ class FrameTable(Table):
 
     @cached_property
     def _columns(self) -> list[NDArray[Any]]:
-        """The values of each column, which are views of the frame if they are plain numbers."""
+        """The values of each column; plain numbers are views of the frame."""
         return [numbers_of(series) for series in self.frame.iter_columns()]
 
     def memory(self) -> list[NDArray[Any]] | None:
@@ -85,7 +85,7 @@ class FrameTable(Table):
 
 
 def without_frame(table: Table) -> Table:
-    """Return the rows as an array if they are in a frame whose columns have one float type."""
+    """Return a table with its rows in an array if all columns of its frame share one float type."""
     if not isinstance(table, FrameTable) or not table.one_float:
         return table
     values = table.to_array().astype(table.dtype)
@@ -134,7 +134,7 @@ def _repeated_name(X: Any) -> Hashable:
 def open_frame(
     frame: nw.DataFrame[Any], schema: nw.Schema, others: Sequence[int], required: Requirements
 ) -> FrameTable:
-    """Wrap a frame whose columns match the model; non-numeric columns, ``others``, raise an error."""
+    """Wrap a frame whose columns match the model; raise an error if there are ``others``, not numeric."""
     if others:
         columns = list(schema.items())
         listed = ", ".join(f"{name!r} ({dtype})" for name, dtype in [columns[i] for i in others[:5]])

@@ -30,7 +30,7 @@ def build_frame(
 
     Parameters
     ----------
-    columns : the columns in order; pass long text as lists, since arrays pad all text to the longest
+    columns : the columns in order; pass long strings as lists, since arrays pad them to equal length
     like : the user's data; if it is a frame, its library is used
     backend : "pandas", "polars" or "pyarrow"; None selects the library of ``like``
     same_rows : whether the rows are those of ``like``; if so, a pandas index is copied

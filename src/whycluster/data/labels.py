@@ -1,4 +1,4 @@
-"""Cluster labels of models and users, and their internal codes 0..K-1."""
+"""Cluster labels, given by models or users, and their internal codes 0..K-1."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def as_list(labels: Any, where: str, *, whole: bool = True) -> list[Any]:
 
 
 def _is_masked(labels: Any) -> bool:
-    """Return whether labels are a masked array with hidden values, not nullable labels of pandas."""
+    """Return whether labels are a NumPy masked array with hidden values; nullable pandas arrays are not."""
     return isinstance(labels, np.ma.MaskedArray) and np.ma.is_masked(labels)
 
 

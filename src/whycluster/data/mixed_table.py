@@ -97,7 +97,7 @@ class MixedTable(ObjectTable):
         return cls(native, *shape, names, dtype, required.where, required.name, categories=known)
 
     def check_known(self) -> None:
-        """Raise an error if no value of a categorical column is known; skip tables of fewer than ten rows."""
+        """Raise an error if a categorical column has no known value and the table has at least ten rows."""
         if self.n_rows < _ENOUGH:
             return
         for column, names in self.categories.items():
@@ -106,8 +106,8 @@ class MixedTable(ObjectTable):
             if not any(max(self._look_up(values, column)) >= 0 for values in batches):
                 raise InvalidInputError(
                     f"{self.where}: {self.name} must have its columns in the order of the model; feature "
-                    f"{self.feature_names[column]!r} holds none of the categories that the model knows for "
-                    f"it, such as {next(iter(names))!r}."
+                    f"{self.feature_names[column]!r} holds none of the categories that the model was fitted "
+                    f"on, such as {next(iter(names))!r}."
                 )
 
     def _read_codes(self, values: list[Any], column: int, start: int) -> list[int]:
@@ -188,7 +188,7 @@ class RawTable(ObjectTable):
         codes = self._codes[column]
         try:
             return [codes.get(value, -1) for value in values]
-        except TypeError:  # lists and other unhashable values are categories by their text
+        except TypeError:  # lists and other unhashable values are compared by their text
             return [codes.get(str(value), -1) for value in values]
 
     def _read_numbers(self, values: list[Any], column: int, start: int) -> NDArray[Any]:  # noqa: ARG002  # the signature of all readers

@@ -60,7 +60,7 @@ def _open_frame(frame: Any, required: Requirements) -> Table:
     required.check_shape(frame.shape)
     if required.categories is not None:
         return MixedTable.open(shallow_copy(frame), list(frame.columns), required)
-    schema = frame.schema  # takes long if there are many columns
+    schema = frame.schema  # slow if there are many columns
     others = non_numeric_columns(schema)
     if required.any_kind and others:
         return RawTable.open(shallow_copy(frame), list(frame.columns), required)
@@ -80,7 +80,7 @@ def _open_array(X: Any, required: Requirements) -> Table:
         array = np.array(X, dtype=object)  # otherwise numbers would become text
     if array.ndim == 1 and isinstance(array[0] if len(array) else None, str):
         raise required.error(
-            f"must be two-dimensional (rows, features); got {len(array)} texts. Documents need a pipeline "
+            f"must be two-dimensional (rows, features); got {len(array)} strings. Documents need a pipeline "
             f"that begins with a vectorizer. To explain labels of documents, use "
             f"make_pipeline(TfidfVectorizer(), TruncatedSVD(100), wc.Surrogate()).fit(documents, labels)."
         )

@@ -50,7 +50,7 @@ class Table(Rows):
     dates: frozenset[int] = field(default=frozenset(), kw_only=True)
     """The columns that hold dates, read as days since 1970."""
     first_row: int = field(default=0, kw_only=True)
-    """The number of the first row in messages, if the table is a part of the user's data."""
+    """The number of the first row in messages, if the table is part of the user's data."""
     row_numbers: Codes | None = field(default=None, kw_only=True)
     """The numbers of the rows in messages, counted from ``first_row``, if some rows were dropped."""
     raw: Table | None = field(default=None, kw_only=True)
@@ -107,7 +107,7 @@ class Table(Rows):
             yield rows.start, self.read(rows.start, rows.stop, None, out[:n_rows])
 
     def variances(self) -> Floats | None:
-        """Return the variances of the columns in a sample of rows, (d,), or None if some are categorical."""
+        """Return the variances of the columns in a sample of rows, (d,), or None if any is categorical."""
         if self.categories:
             return None
         values = self.take(evenly_spaced(self.n_rows, max(2, _SCAN_VALUES // self.n_features))).to_array()
@@ -188,7 +188,7 @@ class ArrayTable(Table):
 
     @classmethod
     def of(cls, array: NDArray[Any]) -> ArrayTable:
-        """Return a table, without column names, of numbers that the package computed."""
+        """Wrap an array that the package computed; its columns have no names."""
         n_rows, n_features = array.shape
         return cls(array, n_rows, n_features, [], array.dtype, "", "")
 
