@@ -75,8 +75,9 @@ def main(arguments: Any = None) -> None:
         "# Durable results",
         "",
         f"`explain_dataset` explains Parquet files with {N_COLUMNS} float32 columns, with K = {K}.",
-        f"Times are medians of {given.repeats} runs in seconds, in which the columns take turns.",
-        "A folder that was finished before is only verified: every result is compared with its checksum.",
+        f"Times are medians of {given.repeats} runs, in seconds. The variants in the columns take turns.",
+        "If a folder was finished before, a run only verifies it by comparing every result with its "
+        "checksum.",
         "",
         "| data | results, MB | not durable | durable | ratio | finished before | `verify_dataset` |",
         "|---|---:|---:|---:|---:|---:|---:|",

@@ -115,7 +115,7 @@ def against_pairs(p: int = 100, n_rows: int = 1000) -> str:
         f"For p = {p} and n = {n_rows}, the network with p^2 units per competitor takes "
         f"{times['pairs']:.2f} s, computed block by block with matrix products.\n"
         f"`explain` takes {times['explain'] * 1e3:.0f} ms, including the measurement of beta, and is "
-        f"{times['pairs'] / times['explain']:.0f}x faster."
+        f"{times['pairs'] / times['explain']:.0f} times faster."
     )
 
 
@@ -132,8 +132,8 @@ def fitting(n_iter: int = 20, repeats: int = 5) -> str:
         f"`KMeans(n_init=1)` takes {times['KMeans'] * 1e3:.0f} ms for {plain.n_iter_} iterations.\n"
         f"`KernelKMeans` takes {times['KernelKMeans'] * 1e3:.0f} ms for {kernel.n_iter_} iterations, "
         "including its initialization.\n"
-        f"This is {times['KernelKMeans'] / times['KMeans']:.1f}x as long as `KMeans`, with ten "
-        "times as many centers."
+        f"This is {times['KernelKMeans'] / times['KMeans']:.1f} times as long as `KMeans`, with "
+        "ten times as many centers."
     )
 
 

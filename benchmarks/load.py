@@ -60,17 +60,18 @@ def report(options: argparse.Namespace) -> None:
             f"{N_ROWS} rows with {N_FEATURES} features. {N_CLIENTS} clients send tables for "
             f"{options.seconds:g} seconds and compare every answer with the expected one, bit for bit.",
             "",
-            "| requests | per second | median, ms | 99 %, ms | wrong answers | growth, MB |",
+            "| requests | per second | median, ms | 99th percentile, ms | wrong answers | growth, MB |",
             "|---:|---:|---:|---:|---:|---:|",
             f"| {service['requests']:,} | {service['rate']:,.0f} | {service['median']:.1f} | "
             f"{service['p99']:.1f} | {service['wrong']} | {service['growth']:.1f} |",
             "",
-            "The growth of the memory is measured after the first tenth of the time. It includes 32 bytes "
-            "for each request, for the times that the clients record.",
+            "The growth is the increase in memory after the first tenth of the time. It includes 32 bytes "
+            "per request for the response times that the clients record.",
             "",
-            f"{options.rows:,} rows with {N_FEATURES} float64 features are explained with "
-            f"{options.clusters:,} clusters, in memory with `explain` and from five Parquet files with "
-            "`explain_dataset`. The peak is that of the whole process, with the libraries and the data.",
+            f"The next table is for {options.rows:,} rows with {N_FEATURES} float64 features and "
+            f"{options.clusters:,} clusters, explained in memory with `explain` and from five Parquet files "
+            "with `explain_dataset`. The peak is the largest memory use of the whole process, including the "
+            "libraries and the data.",
             "",
             "| | data, MB | results, MB | seconds | peak memory, MB |",
             "|---|---:|---:|---:|---:|",

@@ -101,7 +101,7 @@ def main(data: Path | None) -> None:
         "the backward pass. A call to `wc.deep.lrp` consists of only the last two passes.",
         "For each convolution, LRP computes one more product in the forward pass than a plain forward pass "
         "does.",
-        "In the backward pass, LRP computes two products, and the gradient computes one.",
+        "In the backward pass, LRP computes two products, whereas computing the gradient takes only one.",
         "",
     ]
     lines += ["| images | task | seconds | ratio | peak memory, MB | ratio |", "|---|---|---|---|---|---|"]

@@ -93,9 +93,8 @@ def mixed() -> list[str]:
         "columns and a date column.",
         "In the numeric columns, 5% of the values are missing.",
         f"Predicting takes {times['predict']:.1f} s. Explaining takes {times['explain']:.1f} s, which is "
-        f"{times['explain'] / times['predict']:.1f}x as long, and needs {peak - result_megabytes(exp):.0f} "
-        "MB of "
-        "memory in addition to the result.",
+        f"{times['explain'] / times['predict']:.1f} times as long, and needs "
+        f"{peak - result_megabytes(exp):.0f} MB of memory in addition to the result.",
     ]
 
 

@@ -293,7 +293,7 @@ def _other_measurements(results: dict[str, Result]) -> list[str]:
     lines = [
         "The table shows how far the AUC is above that of a random order, averaged over all data sets. The",
         "column after each result counts wins : losses, that is, the data sets on which the method is better",
-        "or worse than Shapley values by at least two standard errors. With independent draws, missing",
+        "or worse than Shapley values by more than two standard errors. With independent draws, missing",
         "features are taken from a random row, regardless of the known features. With the least relevant",
         "features first, the order is reversed, and a lower AUC is better.",
         "",

@@ -62,7 +62,7 @@ def against_reference() -> str:
     fast = side_by_side({"explain": lambda: wc.explain(centroids, X)}, 20)["explain"]
     return (
         f"For n = 1000, K = 50 and d = 100, the loops in `tests/reference/neon.py` take {slow:.2f} s.\n"
-        f"`explain` takes {fast * 1e3:.2f} ms and is {slow / fast:.0f}x faster."
+        f"`explain` takes {fast * 1e3:.2f} ms and is {slow / fast:.0f} times faster."
     )
 
 

@@ -89,7 +89,7 @@ def main(repeats: int = 3) -> None:
         "",
         f"Each document has {N_WORDS} words, and each word vector has {D} dimensions.",
         f"There are {K} clusters with {P} support vectors each.",
-        f"The goal is at most {GOAL:.0f} s for 10,000 documents.",
+        f"Explaining 10,000 documents should take at most {GOAL:.0f} s.",
         f"The memory without the result includes the {N_VECTORS:,} word vectors, which take "
         f"{N_VECTORS * D * 8 / 2**20:.0f} MB in double precision.",
         "",
