@@ -17,7 +17,7 @@ class Fuzzed(NamedTuple):
 
 
 TARGETS = {
-    "load": Fuzzed("`wc.load` of damaged and forged files, and the use of what it returns", 1500),
+    "load": Fuzzed("`wc.load` of damaged and forged files, and use of the loaded objects", 1500),
     "state": Fuzzed(
         "`verify_dataset` and resumed runs of `explain_dataset` after damage to their folder", 400
     ),
