@@ -15,7 +15,7 @@ from tests.faults.disk import Disk
 
 HERE = Path(__file__).parent
 SHORT = -1
-"""The fault of writes that write only half of the bytes."""
+"""The fault of reads and writes of only half of the bytes."""
 
 
 class Ended(NamedTuple):
@@ -26,10 +26,19 @@ class Ended(NamedTuple):
 
 
 class Machine:
-    """A worker, and the folder that is its disk."""
+    """A worker, and the folder that is its disk.
+
+    Attributes
+    ----------
+    place, disk, log : the folder of the inputs, the folder below it that is the disk, and the log
+    result : what the last task returned
+    n_matching : how many of its calls were among those that may fail
+    """
 
     def __init__(self, place: Path) -> None:
         self.place, self.disk, self.log = place, place / "disk", place / "log"
+        self.result: str | None = None
+        self.n_matching = 0
         self.disk.mkdir()
         library = place / "shim.so"
         compiler = ["cc", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
@@ -75,6 +84,7 @@ class Machine:
             "arguments": arguments,
             "options": options,
             "disk": str(self.disk),
+            "above": str(self.place),
             "log": str(self.log),
             "graveyard": str(disk.graveyard),
             "answer": str(answer),
@@ -92,4 +102,8 @@ class Machine:
         if power is not None:
             disk.replay(self.log)
             disk.cut_power(power)
-        return None if status else Ended(**json.loads(answer.read_text()))
+        if status:
+            return None
+        found = json.loads(answer.read_text())
+        self.result, self.n_matching = found.pop("result", None), found.pop("n_matching")
+        return Ended(**found)

@@ -4,8 +4,12 @@
  * would have left of them; kills the process at a chosen call; and makes chosen calls fail. It does nothing
  * until a program calls shim_arm. Calls are serialized, so the log has their true order. Syncing only
  * writes to the log: the power cut is simulated, and waiting for the disk would only take time.
+ *
+ * Calls that read files are not logged. They fail below a second folder, which also holds the inputs.
  */
 #define _GNU_SOURCE
+#include <dirent.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -14,23 +18,25 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
-#define SHORT -1 /* instead of an error number: write only half of the bytes */
+#define SHORT -1 /* instead of an error number: read or write only half of the bytes */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static char root[PATH_MAX], grave[PATH_MAX], calls[256];
+static char root[PATH_MAX], inputs[PATH_MAX], grave[PATH_MAX], calls[256];
 static int armed, log_fd, fault;
 static long n_calls, cut_at, n_matching, first_fault, n_faults;
 
-/* Log below `folder`. Kill the process at call number `cut`, if that is not 0. Of the calls whose names are in
+/* Log below `folder`, and let calls that read fail below `above`. Kill the process at call number `cut`, if that is not 0. Of the calls whose names are in
  * `names`, separated by spaces, let `n` fail with `error`, beginning with number `first`. */
-void shim_arm(const char *folder, const char *log, const char *graveyard, long cut, const char *names, int error,
-              long first, long n)
+void shim_arm(const char *folder, const char *above, const char *log, const char *graveyard, long cut,
+              const char *names, int error, long first, long n)
 {
+    snprintf(inputs, sizeof inputs, "%s/", above);
     snprintf(root, sizeof root, "%s/", folder);
     snprintf(grave, sizeof grave, "%s", graveyard);
     snprintf(calls, sizeof calls, " %s ", names);
@@ -38,6 +44,12 @@ void shim_arm(const char *folder, const char *log, const char *graveyard, long c
     n_calls = n_matching = 0;
     cut_at = cut, fault = error, first_fault = first, n_faults = n;
     armed = 1;
+}
+
+/* The number of calls so far whose names are in `names`. */
+long shim_count(void)
+{
+    return n_matching;
 }
 
 static void record(const char *format, ...)
@@ -50,12 +62,10 @@ static void record(const char *format, ...)
     syscall(SYS_write, log_fd, line, n);
 }
 
-/* Begin a call; return its fault, or 0. The caller holds the lock. */
-static int begin(const char *name)
+/* Return the fault of a call, or 0. The caller holds the lock. */
+static int next_fault(const char *name)
 {
     char word[32];
-    if (++n_calls == cut_at)
-        syscall(SYS_kill, getpid(), SIGKILL);
     snprintf(word, sizeof word, " %s ", name);
     if (!strstr(calls, word))
         return 0;
@@ -63,9 +73,22 @@ static int begin(const char *name)
     return n_matching >= first_fault && n_matching < first_fault + n_faults ? fault : 0;
 }
 
+/* Begin a call that changes files; return its fault, or 0. The caller holds the lock. */
+static int begin(const char *name)
+{
+    if (++n_calls == cut_at)
+        syscall(SYS_kill, getpid(), SIGKILL);
+    return next_fault(name);
+}
+
 static int is_watched(const char *path)
 {
     return armed && strncmp(path, root, strlen(root)) == 0;
+}
+
+static int is_input(const char *path)
+{
+    return armed && strncmp(path, inputs, strlen(inputs)) == 0;
 }
 
 static int path_of(int fd, char *path)
@@ -99,6 +122,17 @@ static int fail(int error)
     return -1;
 }
 
+/* The fault of a call that reads a path; 0 for other paths. */
+static int fault_of(const char *name, const char *path)
+{
+    if (!is_input(path))
+        return 0;
+    pthread_mutex_lock(&lock);
+    int error = next_fault(name);
+    pthread_mutex_unlock(&lock);
+    return error;
+}
+
 /* Opening and creating */
 
 static int opened(int folder, const char *given, int flags, mode_t mode)
@@ -106,10 +140,15 @@ static int opened(int folder, const char *given, int flags, mode_t mode)
     char buffer[2 * PATH_MAX], kept[PATH_MAX + 32];
     const char *path = armed ? absolute(folder, given, buffer) : given;
     int writes = flags & (O_CREAT | O_TRUNC | O_WRONLY | O_RDWR);
+    int error = writes ? 0 : fault_of("open_read", path);
+    if (error > 0) {
+        errno = error;
+        return -1;
+    }
     if (!writes || (flags & O_TMPFILE) == O_TMPFILE || !is_watched(path))
         return syscall(SYS_openat, folder, given, flags, mode);
     pthread_mutex_lock(&lock);
-    int error = begin("open");
+    error = begin("open");
     if (error > 0)
         return fail(error);
     struct stat before, after;
@@ -172,6 +211,87 @@ int creat(const char *path, mode_t mode)
 int creat64(const char *path, mode_t mode)
 {
     return opened(AT_FDCWD, path, O_CREAT | O_WRONLY | O_TRUNC, mode);
+}
+
+/* Reading */
+
+static ssize_t got(int fd, void *bytes, size_t n, off_t offset)
+{
+    char path[PATH_MAX];
+    int error = armed && fd > 2 && n && path_of(fd, path) ? fault_of("read", path) : 0;
+    if (error > 0) {
+        errno = error;
+        return -1;
+    }
+    if (error == SHORT)
+        n = (n + 1) / 2;
+    return offset < 0 ? syscall(SYS_read, fd, bytes, n) : syscall(SYS_pread64, fd, bytes, n, offset);
+}
+
+ssize_t read(int fd, void *bytes, size_t n)
+{
+    return got(fd, bytes, n, -1);
+}
+
+ssize_t pread(int fd, void *bytes, size_t n, off_t offset)
+{
+    return got(fd, bytes, n, offset);
+}
+
+ssize_t pread64(int fd, void *bytes, size_t n, off_t offset)
+{
+    return got(fd, bytes, n, offset);
+}
+
+ssize_t readv(int fd, const struct iovec *parts, int n) /* a short read into the first part that is not empty */
+{
+    char path[PATH_MAX];
+    if (!armed || !path_of(fd, path) || !is_input(path))
+        return syscall(SYS_readv, fd, parts, n);
+    while (n > 1 && !parts->iov_len)
+        parts++, n--;
+    return got(fd, parts->iov_base, parts->iov_len, -1);
+}
+
+/* A fault of "map" is an error of the call. A fault of "page" comes later: touching a page that cannot be read
+ * kills the process. */
+static void *mapped(void *at, size_t n, int access, int flags, int fd, off_t offset)
+{
+    char path[PATH_MAX];
+    int is_file = armed && fd > 2 && path_of(fd, path);
+    int error = is_file ? fault_of("map", path) : 0;
+    if (error > 0) {
+        errno = error;
+        return MAP_FAILED;
+    }
+    if (is_file && fault_of("page", path))
+        access = PROT_NONE;
+    return (void *)syscall(SYS_mmap, at, n, access, flags, fd, offset);
+}
+
+void *mmap(void *at, size_t n, int access, int flags, int fd, off_t offset)
+{
+    return mapped(at, n, access, flags, fd, offset);
+}
+
+void *mmap64(void *at, size_t n, int access, int flags, int fd, off_t offset)
+{
+    return mapped(at, n, access, flags, fd, offset);
+}
+
+DIR *opendir(const char *given)
+{
+    static DIR *(*real)(const char *);
+    char buffer[2 * PATH_MAX];
+    const char *path = armed ? absolute(AT_FDCWD, given, buffer) : given;
+    if (!real)
+        real = (DIR * (*)(const char *)) dlsym(RTLD_NEXT, "opendir");
+    int error = fault_of("list", path);
+    if (error > 0) {
+        errno = error;
+        return NULL;
+    }
+    return real(given);
 }
 
 /* Writing and syncing */

@@ -51,36 +51,64 @@ def write_new(disk: Path, name: str) -> None:
         temporary.write_text("new")
 
 
-def command(disk: Path, *arguments: str) -> None:
+def explain_input(disk: Path, name: str, **options: Any) -> str:
+    """Explain a file or a folder beside the disk, and return the summary."""
+    found = wc.explain_dataset(CENTERS, disk.parent / name, disk / "out", output="both", **options)
+    return f"{found.summary} {found.parts}"
+
+
+def load(disk: Path, name: str) -> str:
+    return str(wc.load(disk.parent / name).describe(0))
+
+
+def verify(disk: Path, name: str) -> str:
+    found = wc.verify_dataset(disk.parent / name)
+    return f"{found} {found.n_rows}"
+
+
+def run_command(disk: Path, *arguments: str) -> str:
     """Run the command; an error is what it prints."""
     os.chdir(disk)
-    with contextlib.redirect_stderr(io.StringIO()) as printed, contextlib.redirect_stdout(io.StringIO()):
-        code = cli.main(["explain", "../table.csv", "--k", "3", "--quiet", *arguments])
+    with (
+        contextlib.redirect_stderr(io.StringIO()) as errors,
+        contextlib.redirect_stdout(io.StringIO()) as printed,
+    ):
+        code = cli.main(arguments)
     if code:
-        raise SystemExit(f"{code}: {printed.getvalue()}")
+        raise SystemExit(f"{code}: {errors.getvalue()}{printed.getvalue()}")
+    return printed.getvalue()
 
 
-TASKS: dict[str, Callable[..., None]] = {
+def command(disk: Path, *arguments: str) -> None:
+    run_command(disk, "explain", "../table.csv", "--k", "3", "--quiet", *arguments)
+
+
+TASKS: dict[str, Callable[..., str | None]] = {
     "files": explain_files,
     "save": save,
     "report": report,
     "write_new": write_new,
     "command": command,
+    "explain_input": explain_input,
+    "load": load,
+    "verify": verify,
+    "run_command": run_command,
 }
 
 
 def run(task: dict[str, Any]) -> None:
     """Run a task in this process, and write how it ended."""
-    places = [os.fsencode(task[name]) for name in ("disk", "log", "graveyard")]
+    places = [os.fsencode(task[name]) for name in ("disk", "above", "log", "graveyard")]
     first, n = ctypes.c_long(task["first"]), ctypes.c_long(task["n_faults"])
     shim = ctypes.CDLL(os.environ["LD_PRELOAD"])
     shim.shim_arm(*places, ctypes.c_long(task["cut_at"]), task["calls"].encode(), task["fault"], first, n)
-    ended = {"error": "", "message": ""}
+    ended: dict[str, Any] = {"error": "", "message": ""}
     try:
-        TASKS[task["name"]](Path(task["disk"]), *task["arguments"], **task["options"])
+        ended["result"] = TASKS[task["name"]](Path(task["disk"]), *task["arguments"], **task["options"])
     except BaseException as error:
         kind = OSError if isinstance(error, OSError) else type(error)
         ended = {"error": kind.__name__, "message": str(error)}
+    ended["n_matching"] = shim.shim_count()
     Path(task["answer"]).write_text(json.dumps(ended))
 
 

@@ -218,6 +218,11 @@ def _as_text(result: DatasetExplanation, clusters: _FolderClusters, top: int) ->
     parts = [f"{rows} in {files}{invalid}; {clusters.describe(result.n_rows)}."]
     if result.summary is not None:
         parts += [display.heading("What defines each cluster"), result.summary.describe(top), LEGEND]
+    if result.measured_without:
+        parts.append(
+            f"Measured without {display.cut(result.measured_without)}, which could not be read at first. To "
+            "include all files, start over with --force."
+        )
     resumed = f" ({result.n_done_before} of {files} already done)" * bool(result.n_done_before)
     link = f" (a link to {os.path.realpath(result.folder)})" * os.path.islink(result.folder)
     return "\n\n".join([*parts, f"Explanations of all rows: {result.folder}{link}{resumed}"])
@@ -237,5 +242,6 @@ def _as_json(result: DatasetExplanation, clusters: _FolderClusters, top: int) ->
             "out": result.folder,
             "parts": result.parts,
             "done_before": result.n_done_before,
+            "measured_without": result.measured_without,
         }
     )

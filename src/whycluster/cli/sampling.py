@@ -84,7 +84,11 @@ def _read(source: Any, data: str) -> RowSample | None:
     try:
         with reading():
             table = pq.read_table(source)
-    except PartError:
+    except PartError as error:
+        if _is_system_error(error) and os.path.lexists(source):
+            raise InvalidInputError(
+                f"explain: the sample in {str(source)!r} must be readable; {error}."
+            ) from error
         return None
     metadata = table.schema.metadata or {}
     if metadata.get(_DATA) != os.fsencode(os.path.abspath(data)):
@@ -175,7 +179,16 @@ def _until_unreadable(part: FilePart, failed: list[str], items: Iterator[Item]) 
         with reading():
             yield from items
     except PartError as error:
+        if _is_system_error(error):  # another attempt may read more rows, and find other clusters
+            raise InvalidInputError(
+                f"explain: the rows to cluster must be drawn from all parts; {part.name!r}: {error}."
+            ) from error
         failed.append(f"{part.name!r}: {error}")
+
+
+def _is_system_error(error: PartError) -> bool:
+    """Return whether the operating system could not read a file, as opposed to a damaged file."""
+    return isinstance(error.__cause__, OSError) and error.__cause__.errno is not None
 
 
 def _schema(part: FilePart) -> Iterator[pa.Schema]:

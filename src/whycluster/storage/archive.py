@@ -259,7 +259,11 @@ def read(path: Path) -> ArchiveReader:
                 raise blank.error("the metadata must contain the key 'whycluster'")
             facts = _read_facts(text, blank)
             arrays = {name: _read_array(file, name, entry, blank) for name, entry in header.items()}
-    except (OSError, MemoryError) as error:
+    except OSError as error:
+        raise InvalidInputError(
+            f"load: {str(path)!r} must be readable; reading it failed ({error.strerror})."
+        ) from error
+    except MemoryError as error:
         raise blank.error(f"the file must be readable ({error})") from error
     found = arrays.pop(_CHECKSUM, None)
     if found is None or not np.array_equal(found, _checksum(text, arrays)):

@@ -34,10 +34,7 @@ class FileRecord(NamedTuple):
 
     def matches(self, path: Path) -> bool:
         """Read the whole file, and return whether it still has the recorded contents."""
-        try:
-            return path.stat().st_size == self.size and _checksum(path) == self.crc32
-        except OSError:
-            return False
+        return path.stat().st_size == self.size and _checksum(path) == self.crc32
 
 
 def are_records(found: Any) -> bool:

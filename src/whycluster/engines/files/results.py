@@ -287,8 +287,8 @@ def _aggregate_name(part: FilePart) -> str:
 
 def _changed(part: FilePart) -> NoReturn:
     raise InvalidInputError(
-        f"{WHERE}: part {part.name!r} and its results must not change during a run; one of them changed or "
-        "was removed. Start the run again."
+        f"{WHERE}: part {part.name!r} and its results must not change during a run; one of them changed, "
+        "was removed or could not be read. Start the run again."
     )
 
 

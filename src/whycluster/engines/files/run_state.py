@@ -141,13 +141,17 @@ class RunState:
     def read(self) -> dict[str, Any]:
         """Return the description in the folder, or an empty dict if there is no description."""
         path = self.folder / _DESCRIPTION
-        if not path.exists():
-            return {}
         try:
             self._text = path.read_text("utf-8")
             facts = parse_json(self._text)
             intact = _is_intact(facts)
-        except (OSError, ValueError, TypeError, KeyError):
+        except (FileNotFoundError, NotADirectoryError):
+            return {}
+        except OSError as error:
+            raise InvalidInputError(
+                f"{self.where}: {str(path)!r} must be readable; reading it failed ({error.strerror})."
+            ) from error
+        except (ValueError, TypeError, KeyError):
             intact = False
         if not intact:
             raise InvalidInputError(
@@ -248,7 +252,12 @@ class RunState:
 
     def is_unchanged(self, name: str) -> bool:
         """Return whether a result was finished and still has the same contents, after reading the file."""
-        return self.is_listed(name) and FileRecord(**self._facts["results"][name]).matches(self.folder / name)
+        if not self.is_listed(name):
+            return False
+        try:
+            return FileRecord(**self._facts["results"][name]).matches(self.folder / name)
+        except OSError:  # the part is explained again
+            return False
 
     @contextmanager
     def writing(self, name: str) -> Iterator[Path]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -80,20 +81,37 @@ def verify_folder(folder: Path, where: str) -> DatasetVerification:
         )
     records = {name: FileRecord(**record) for name, record in facts["results"].items()}
     there = {name for name in records if state.contains(name) and (folder / name).is_file()}
-    return DatasetVerification(
-        folder,
-        len(records),
-        sum(record.rows or 0 for record in records.values()),
-        facts["complete"],
-        sorted({*records} - there),
-        sorted(name for name in there if not records[name].matches(folder / name)),
-        sorted(set(_visible_files(folder)) - {*records}),
-    )
+    changed = []
+    for name in sorted(there):
+        with _naming(folder / name, where):
+            if not records[name].matches(folder / name):
+                changed.append(name)
+    with _naming(folder, where):
+        extra = sorted(set(_visible_files(folder)) - {*records})
+    n_rows = sum(record.rows or 0 for record in records.values())
+    missing = sorted({*records} - there)
+    return DatasetVerification(folder, len(records), n_rows, facts["complete"], missing, changed, extra)
+
+
+@contextmanager
+def _naming(path: Path, where: str) -> Iterator[None]:
+    """Raise an error for a file or a folder that cannot be read, which may not have changed."""
+    try:
+        yield
+    except OSError as error:
+        raise InvalidInputError(
+            f"{where}: all results must be readable; reading {error.filename or str(path)!r} failed "
+            f"({error.strerror})."
+        ) from error
+
+
+def _raise(error: OSError) -> None:
+    raise error
 
 
 def _visible_files(folder: Path) -> Iterator[str]:
     """Yield the files that tools read as results: all that are not hidden."""
-    for place, folders, files in os.walk(folder):
+    for place, folders, files in os.walk(folder, onerror=_raise):
         folders[:] = [name for name in folders if not is_hidden(Path(name))]
         for name in files:
             if not is_hidden(Path(name)):
