@@ -220,6 +220,55 @@ def test_a_small_file_that_expands_too_far_is_refused(
         assert read(TableFile(tmp_path / name)).height == 1 << 19
 
 
+CONVERT = "convert it to CSV, or set --out to a folder to explain it piece by piece"
+BOMBS: dict[str, tuple[pl.DataFrame, str]] = {
+    "constant.parquet": (pl.select(a=pl.repeat(1.5, 1 << 19)), CONVERT),
+    "empty.parquet": (pl.select(a=pl.repeat(None, 1 << 19)), CONVERT),
+    "text.parquet": (pl.select(a=pl.repeat("x" * 10_000, 1000), b=pl.int_range(1000)), CONVERT),
+    "arrays.parquet": (
+        pl.select(a=pl.int_range(300), b=pl.repeat([0.0] * 1000, 300, dtype=pl.Array(pl.Float64, 1000))),
+        CONVERT,
+    ),
+    "constant.arrow": (pl.select(a=pl.repeat(1.5, 1 << 19)), "save it without compression"),
+}
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_a_small_file_with_too_many_values_is_refused(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A Parquet file of 4 MB can hold a constant column of 10^9 rows."""
+    monkeypatch.setattr(reading, "_EXPANDED", 1 << 20)
+    monkeypatch.setattr(reading, "_RATIO", 10)
+    frame, advice = BOMBS[name]
+    if name.endswith(".arrow"):
+        frame.write_ipc(tmp_path / name, compression="zstd")
+    else:
+        frame.write_parquet(tmp_path / name)
+    with pytest.raises(InvalidInputError) as error:
+        read(TableFile(tmp_path / name))
+    assert str(error.value) == (
+        f"{tmp_path / name}: must expand to at most 1,048,576 bytes, the larger of 1,048,576 and 10 times "
+        f"its size; it expands to more. If you trust the file, {advice}."
+    )
+    monkeypatch.setattr(reading, "_EXPANDED", 1 << 24)
+    assert read(TableFile(tmp_path / name)).height == frame.height
+
+
+@pytest.mark.parametrize("kind", ["parquet", "arrow"])
+def test_columns_that_are_left_out_anyway_are_not_read(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A single list can hold as many values as a column."""
+    monkeypatch.setattr(reading, "_EXPANDED", 1 << 20)
+    frame = pl.DataFrame({"a": [1, 2], "b": [[0] * 1_000_000] * 2, "c": [b"x" * 2_000_000] * 2})
+    path = tmp_path / f"t.{kind}"
+    frame.write_ipc(path) if kind == "arrow" else frame.write_parquet(path)
+    found = read(TableFile(path))
+    assert found.schema == frame.schema
+    assert found.rows() == [(1, None, None), (2, None, None)]
+
+
 def test_decimals_and_a_word_are_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     values = [f"{i}.{125 * (i % 8):03}" for i in range(1, 40)]
     rows = [f"{value},{i % 3}\n" for i, value in enumerate([*values, "unknown"])]

@@ -193,10 +193,10 @@ def _most_expanded(file: TableFile) -> int:
     return max(_EXPANDED, _RATIO * file.path.stat().st_size)
 
 
-def _raise_expanded(file: TableFile, most: int) -> NoReturn:
+def _raise_expanded(file: TableFile, most: int, advice: str = "decompress it first") -> NoReturn:
     file.fail(
         f"must expand to at most {most:,} bytes, the larger of {_EXPANDED:,} and {_RATIO} times its size; it "
-        "expands to more. If you trust the file, decompress it first."
+        f"expands to more. If you trust the file, {advice}."
     )
 
 
@@ -341,11 +341,21 @@ def _utf8_content(file: TableFile) -> Any:
     if _encoding(file) == "utf-8":
         with file.open() as stream:
             in_memory = file.is_compressed or stream.read(2) in _LIKE_ZLIB
-        return _in_memory(file.read_bytes()) if in_memory else file.literal_path
+        if in_memory:
+            return _in_memory(file.read_bytes())
+        _check_readable(file)
+        return file.literal_path
     try:
         return _in_memory(file.read_bytes().decode(file.encoding).encode())
     except UnicodeError:
         file.fail(f"is not encoded in {file.encoding}. Use another --encoding.")
+
+
+def _check_readable(file: TableFile) -> None:
+    """Read the whole file, which polars maps into memory; there, an error of the disk ends the process."""
+    with file.open() as stream:
+        while stream.read(_PIECE):
+            pass
 
 
 def _for_polars_1(content: Any, n_columns: int) -> Any:
@@ -505,9 +515,37 @@ def _read_json_lines(file: TableFile) -> pl.DataFrame:
     return pl.read_ndjson(file.read_bytes(), infer_schema_length=None)
 
 
+def _read_parquet(file: TableFile) -> pl.DataFrame:
+    advice = "convert it to CSV, or set --out to a folder to explain it piece by piece"
+    return _read_columns(file, pl.scan_parquet(io.BytesIO(file.read_bytes())), advice)
+
+
 def _read_arrow(file: TableFile) -> pl.DataFrame:
-    with file.open() as stream:
-        return pl.read_ipc(stream)
+    advice = "save it without compression"
+    return _read_columns(file, pl.scan_ipc(io.BytesIO(file.read_bytes())), advice)
+
+
+def _read_columns(file: TableFile, scanned: pl.LazyFrame, advice: str) -> pl.DataFrame:
+    """Read a table, except for columns of lists and the like, which are left out anyway and can be huge."""
+    schema = scanned.collect_schema()
+    _check_names(file, schema.names())
+    texts = [name for name, dtype in schema.items() if dtype == pl.String]
+    n_bytes = pl.len().cast(pl.Float64) * sum(map(_width, schema.values()))
+    for name in texts:
+        n_bytes += pl.col(name).str.len_bytes().cast(pl.Float64).sum()
+    if scanned.select(n_bytes).collect(engine="streaming").item() > (most := _most_expanded(file)):
+        _raise_expanded(file, most, advice)
+    unused = [name for name, dtype in schema.items() if dtype.is_nested() or dtype == pl.Binary]
+    return scanned.with_columns(pl.lit(None, dtype=schema[name]).alias(name) for name in unused).collect()
+
+
+def _width(dtype: Any) -> int:
+    """Return the number of bytes of a value in memory, without the characters of a text."""
+    if isinstance(dtype, pl.Array):
+        return dtype.size * _width(dtype.inner)
+    if isinstance(dtype, pl.Struct):
+        return sum(_width(field.dtype) for field in dtype.fields)
+    return 8 if dtype.is_numeric() or dtype.is_temporal() else 16
 
 
 def _read_workbook(file: TableFile) -> pl.DataFrame:
@@ -539,7 +577,7 @@ _READERS: dict[str, Callable[[TableFile], pl.DataFrame]] = {
     ".csv": _read_delimited,
     ".tsv": _read_delimited,
     ".txt": _read_delimited,
-    ".parquet": lambda file: pl.read_parquet(file.literal_path, glob=False),
+    ".parquet": _read_parquet,
     ".arrow": _read_arrow,
     ".feather": _read_arrow,
     ".jsonl": _read_json_lines,
