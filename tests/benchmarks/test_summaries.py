@@ -170,8 +170,8 @@ def test_bad_input(encoder: torch.nn.Module, images: Array) -> None:
         "shape (). Compute them with activation_thresholds for this layer.": (
             lambda: netdissect2(encoder, image, LAYER, "a")
         ),
-        "netdissect1: layer must be the name of a layer of the encoder, as in its named_modules(); got '9'; "
-        "the closest names are '0', '1', '2', '3', '3.0'.": (
+        "netdissect1: layer must be the name of a layer of the encoder, as in its named_modules(); got '9'. "
+        "The closest names are '0', '1', '2', '3', '3.0'.": (
             lambda: netdissect1(encoder, image, "9", limits)
         ),
         "netdissect2: n_maps must be an integer of at least 1; got 0.": (

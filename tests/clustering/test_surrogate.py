@@ -353,18 +353,19 @@ def test_labels_of_the_wrong_length_or_missing() -> None:
 
 def test_a_single_cluster_or_only_noise() -> None:
     assert message([2, 2, 2, 2]) == (
-        "explain: labels must name at least 2 clusters, since a cluster is explained against its "
+        "explain: labels must contain at least 2 clusters, since a cluster is explained against its "
         "competitors; all rows are in one class, 2."
     )
     assert message([-1, -1, -1, -1]) == (
-        "explain: labels must name at least 2 clusters, since a cluster is explained against its "
+        "explain: labels must contain at least 2 clusters, since a cluster is explained against its "
         "competitors; all rows are noise."
     )
 
 
 def test_continuous_labels() -> None:
     assert message([0.5, 1.25, 3.75, 9.5]) == (
-        "explain: labels must name clusters; got measurements, such as 0.5. Unknown label type: continuous."
+        "explain: labels must identify clusters; got continuous values, such as 0.5. Unknown label type: "
+        "continuous."
     )
 
 
@@ -441,7 +442,7 @@ def test_labels_of_unusual_types(moons: Array) -> None:
     masked = np.ma.array(y, mask=np.arange(600) == 7)
     assert message(masked, moons).startswith("explain: labels must have no missing values; row 7 has None.")
     assert message(np.where(y == 0, np.inf, 1.0), moons).startswith(
-        "explain: labels must name clusters. Input y"
+        "explain: labels must identify clusters. Input y"
     )
 
 

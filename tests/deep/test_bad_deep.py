@@ -298,7 +298,7 @@ def test_encoders_without_features(forward: Callable[[Tensor], Any], got: str) -
 def test_encoders_whose_features_do_not_depend_on_the_input() -> None:
     constant = torch.rand(5, generator=torch.Generator().manual_seed(0))
     assert message(forward_of(lambda x: constant.expand(len(x), 5)), X) == (
-        "explain: the features must depend on the input of the encoder; they do not."
+        "explain: the features must depend on the encoder's input; these features do not."
     )
 
 
@@ -329,15 +329,15 @@ def test_lazy_encoders_are_refused_and_stay_unchanged() -> None:
 @pytest.mark.parametrize(
     ("name", "listed"),
     [
-        ("layer5", "the closest names are 'layer4', 'layer3', 'layer2'"),
-        ("layer1.0.conv3", "the closest names are 'layer1.0.conv2', 'layer1.0.conv1', 'layer4.0.conv2'"),
-        ("zzzzzzzzz", "the closest names are 'conv1', 'bn1', 'relu', 'maxpool', 'layer1'"),
+        ("layer5", "The closest names are 'layer4', 'layer3', 'layer2'"),
+        ("layer1.0.conv3", "The closest names are 'layer1.0.conv2', 'layer1.0.conv1', 'layer4.0.conv2'"),
+        ("zzzzzzzzz", "The closest names are 'conv1', 'bn1', 'relu', 'maxpool', 'layer1'"),
     ],
 )
 def test_layers_that_do_not_exist(name: str, listed: str) -> None:
     encoder = settled(ResNet18(2))
     expected = (
-        f"must be the name of a layer of the encoder, as in its named_modules(); got {name!r}; {listed}."
+        f"must be the name of a layer of the encoder, as in its named_modules(); got {name!r}. {listed}."
     )
     assert message(encoder, X, layer=name) == f"DeepClustering: layer {expected}"
     assert message(encoder, X, np.eye(10), {"at": name}) == f"explain: at {expected}"
@@ -347,7 +347,7 @@ def test_layers_that_do_not_exist(name: str, listed: str) -> None:
 def test_layers_of_an_encoder_without_layers() -> None:
     assert message(nn.Linear(2, 5), X, layer="fc") == (
         "DeepClustering: layer must be the name of a layer of the encoder, as in its named_modules(); got "
-        "'fc'; it has no layers."
+        "'fc'. The encoder has no layers."
     )
 
 
@@ -401,7 +401,7 @@ def test_messages_start_with_the_public_function() -> None:
     )
     constant = forward_of(lambda x: torch.ones(len(x), 5))
     assert refused(lambda: lrp(constant, x, lambda y: y)) == (
-        "lrp: the features must depend on the input of the encoder; they do not."
+        "lrp: the features must depend on the encoder's input; these features do not."
     )
 
 
@@ -414,20 +414,20 @@ def test_later_layers_may_not_fit_the_inputs() -> None:
 
 
 def test_features_that_do_not_fit_the_head() -> None:
-    first = "explain: the encoder must return as many features as the head was fitted on,"
+    first, last = "explain: the encoder must return", "features, the number that the head was fitted on"
     fit = "Fit the head to features of this layer, or use layer=... to name the layer it was fitted to."
-    assert message(small(), X, np.eye(7)) == f"{first} 7; it returns 5. {fit}"
-    assert message(small(), X, np.eye(7), layer="0") == f"{first} 7; it returns 4 x 6 x 6. {fit}"
+    assert message(small(), X, np.eye(7)) == f"{first} 7 {last}; it returns 5. {fit}"
+    assert message(small(), X, np.eye(7), layer="0") == f"{first} 7 {last}; it returns 4 x 6 x 6. {fit}"
     assert message(small(), X, np.eye(4), layer="0") == (
-        f"{first} 4; it returns 4 x 6 x 6. Use pool='mean' to average over all locations, or "
+        f"{first} 4 {last}; it returns 4 x 6 x 6. Use pool='mean' to average over all locations, or "
         "spatial=True to cluster each location."
     )
     assert message(small(), X, np.eye(7), layer="0", spatial=True) == (
-        f"{first} 7; it returns 4 x 6 x 6. {fit}"
+        f"{first} 7 {last}; it returns 4 x 6 x 6. {fit}"
     )
     assert message(small(), X, HEAD, spatial=True) == (
-        f"{first} 5; it returns 5. These features have no locations. Name an earlier layer, or leave out "
-        "spatial."
+        f"{first} 5 {last}; it returns 5. These features have no locations. Name an earlier layer, or leave "
+        "out spatial."
     )
 
 
@@ -555,7 +555,7 @@ def test_invalid_bounds() -> None:
         "high; got"
     )
     assert refused(lambda: DeepClustering(small(), HEAD, bounds=(0, 1, 2))) == (  # type: ignore[arg-type]
-        "DeepClustering: bounds must be a pair, the smallest and the largest value; got (0, 1, 2)."
+        "DeepClustering: bounds must be a pair, (smallest value, largest value); got (0, 1, 2)."
     )
     assert refused(lambda: DeepClustering(small(), HEAD, bounds=(1, 0))) == (f"{ends} 1 and 0.")
     assert refused(lambda: DeepClustering(small(), HEAD, bounds=("a", "b"))) == f"{ends} 'a' and 'b'."
@@ -628,6 +628,6 @@ def test_unsupported_results_of_deep_clusterings() -> None:
     )
     channels: Any = wc.explain(model, X, units="channels")
     assert refused(lambda: channels.heatmaps) == (
-        'heatmaps: relevance must not be summed over locations; units="channels" does so. Explain '
+        'heatmaps: relevance must not be summed over locations, as it is with units="channels". Explain '
         "without units."
     )

@@ -118,7 +118,7 @@ def test_layers_keep_their_names(dec: Any, digits: Array) -> None:
         wc.explain(dec, digits[:20], at="encoder.block.9")
     assert str(caught.value) == (
         "explain: at must be the name of a layer of the encoder, as in its named_modules(); got "
-        "'encoder.block.9'; the closest names are 'encoder.block.2', 'encoder.block.1', 'encoder.block.0'."
+        "'encoder.block.9'. The closest names are 'encoder.block.2', 'encoder.block.1', 'encoder.block.0'."
     )
 
 

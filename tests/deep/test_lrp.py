@@ -1336,7 +1336,7 @@ def test_bounds_and_names_without_a_matching_layer_raise() -> None:
     model = DeepClustering(encoder, np.eye(4)[:2], bounds=(0.0, 1.0))
     message = (
         "explain: bounds, and rules for the layer 'first', need a convolution or linear layer that operates "
-        "directly on the inputs; in this encoder another operation comes first, such as a normalization. "
+        "directly on the inputs; in this encoder, another operation, such as a normalization, comes first. "
         "Leave them out, or name one of these layers instead: '1'."
     )
     with pytest.raises(wc.InvalidInputError) as error:

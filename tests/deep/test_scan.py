@@ -225,7 +225,10 @@ SPOILT[3, 1] = np.nan
             "features must be a numeric array of shape (n, d); got a value of type list that cannot be "
             "converted to one.",
         ),
-        ({"features": SPOILT}, "features must be finite; row 3 is not finite. Drop such rows."),
+        (
+            {"features": SPOILT},
+            "features must be finite; row 3 contains NaN or infinite values. Drop such rows.",
+        ),
         (
             {"features": np.ones((30, 3))},
             "features must vary between rows and have a finite mean; all rows are equal.",

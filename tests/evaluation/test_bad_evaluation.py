@@ -39,8 +39,8 @@ def test_nan_in_relevance(wine: Array, kmeans: Any) -> None:
     relevance = np.zeros_like(wine)
     relevance[3, 2] = relevance[7, 1] = np.nan
     assert (
-        "relevance must not contain missing values (NaN); row 3, feature 'x2' is missing (2 in total)"
-        in message(kmeans, wine, relevance)
+        "relevance must not contain missing values (NaN); the value for row 3 and feature 'x2' is missing "
+        "(2 in total)" in message(kmeans, wine, relevance)
     )
 
 

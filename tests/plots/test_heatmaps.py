@@ -133,7 +133,10 @@ def test_without_matplotlib_the_message_names_the_extra(monkeypatch: pytest.Monk
             "heat maps must be numeric arrays of shape (H, W); heat map 0 of row 0 is object of shape (0,). "
             "Pass a list of heat maps for each row.",
         ),
-        ({"rows": [maps(2), maps(2) * np.nan]}, "heat maps must be finite; heat map 0 of row 1 is not."),
+        (
+            {"rows": [maps(2), maps(2) * np.nan]},
+            "heat maps must be finite; heat map 0 of row 1 contains NaN or infinite values.",
+        ),
         ({"titles": ["a"]}, "titles must have one entry for each column of heat maps, 2; got 1."),
         ({"names": ["a", "b"]}, "names must have one entry for each row, 1; got 2."),
         ({"images": []}, "images must have one entry for each row, 1; got 0."),

@@ -788,7 +788,8 @@ def test_vectors_of_any_type_and_words_that_share_a_row() -> None:
         ),
         (
             {"vectors": [[1.0], [np.nan]]},
-            "vectors must be finite; row 1 is not. Remove that row together with its words.",
+            "vectors must be finite; row 1 contains NaN or infinite values. Remove that row together with "
+            "its words.",
         ),
         (
             {"vocabulary": ["cat"]},

@@ -132,19 +132,19 @@ class Surrogate(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit
         given = as_labels(as_list(labels, where, whole=False))
         if given.dtype.kind == "f" and not np.isfinite(given).all():
             raise InvalidInputError(
-                f"{where}: labels must name clusters. Input y contains infinity or a value too large for "
+                f"{where}: labels must identify clusters. Input y contains infinity or a value too large for "
                 f"{given.dtype!r}."
             )
         if given.dtype.kind == "f" and (given % 1 != 0).any():
             raise InvalidInputError(
-                f"{where}: labels must name clusters; got measurements, such as "
+                f"{where}: labels must identify clusters; got continuous values, such as "
                 f"{given[given % 1 != 0][0]:g}. Unknown label type: continuous."
             )
         if len(names) < 2:
             only = names.tolist()[0]
             got = "all rows are noise" if only == NOISE else f"all rows are in one class, {only!r}"
             raise InvalidInputError(
-                f"{where}: labels must name at least 2 clusters, since a cluster is explained against its "
+                f"{where}: labels must contain at least 2 clusters, since a cluster is explained against its "
                 f"competitors; {got}."
             )
         first = np.unique(codes, return_index=True)[1]

@@ -89,7 +89,7 @@ class DeepClustering:
             )
         if bounds is not None and (not isinstance(bounds, (tuple, list)) or len(bounds) != 2):
             raise InvalidInputError(
-                f"DeepClustering: bounds must be a pair, the smallest and the largest value; got {bounds!r}."
+                f"DeepClustering: bounds must be a pair, (smallest value, largest value); got {bounds!r}."
             )
         self.encoder, self.head = encoder, head
         self.network = DeepNetwork(

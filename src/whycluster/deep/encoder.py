@@ -125,10 +125,11 @@ class Encoder:
         if name in names:
             return
         close = difflib.get_close_matches(str(name), names, n=3, cutoff=0.5) or names[:5]
-        hint = f"the closest names are {', '.join(map(repr, close))}" if close else "it has no layers"
+        listed = f"The closest names are {', '.join(map(repr, close))}."
+        hint = listed if close else "The encoder has no layers."
         raise InvalidInputError(
             f"{where}: {parameter} must be the name of a layer of the encoder, as in its named_modules(); "
-            f"got {name!r}; {hint}."
+            f"got {name!r}. {hint}"
         )
 
     @property

@@ -295,7 +295,7 @@ def _heatmaps(relevance: NDArray[Any], units: str | None, axis: int, n_before: i
     """Sum relevance over channels, where the first ``n_before`` axes precede the axes of an input."""
     if units == CHANNELS:
         raise InvalidInputError(
-            'heatmaps: relevance must not be summed over locations; units="channels" does so. Explain '
+            'heatmaps: relevance must not be summed over locations, as it is with units="channels". Explain '
             "without units."
         )
     if units == LOCATIONS or relevance.ndim <= n_before + 1:

@@ -201,7 +201,7 @@ class DeepNetwork(Network):
         elif len(shape) > 1 and shape[0] == width:
             hint = "Use pool='mean' to average over all locations, or spatial=True to cluster each location."
         raise InvalidInputError(
-            f"{where}: the encoder must return as many features as the head was fitted on, {width}; it "
+            f"{where}: the encoder must return {width} features, the number that the head was fitted on; it "
             f"returns {' x '.join(map(str, shape))}. {hint}"
         )
 

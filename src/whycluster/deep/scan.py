@@ -108,7 +108,7 @@ def _read_features(features: Any) -> torch.Tensor:
     if not finite.all():
         row = int(finite.int().argmin())
         raise InvalidInputError(
-            f"{_WHERE}: features must be finite; row {row} is not finite. Drop such rows."
+            f"{_WHERE}: features must be finite; row {row} contains NaN or infinite values. Drop such rows."
         )
     return rows
 

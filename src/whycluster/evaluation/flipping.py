@@ -184,8 +184,8 @@ def read_relevance(relevance: Any, subject: Subject) -> Floats:
     if len(bad):
         row, column = bad[0].tolist()
         raise InvalidInputError(
-            f"{subject.where}: relevance must not contain missing values (NaN); row {row}, feature "
-            f"{features[column]!r} is missing ({len(bad)} in total)."
+            f"{subject.where}: relevance must not contain missing values (NaN); the value for row {row} and "
+            f"feature {features[column]!r} is missing ({len(bad)} in total)."
         )
     return values
 

@@ -121,7 +121,8 @@ def _read_maps(row: Any, number: int, pool: int) -> list[Floats]:
             )
         if not np.isfinite(heat).all():
             raise InvalidInputError(
-                f"{_WHERE}: heat maps must be finite; heat map {index} of row {number} is not."
+                f"{_WHERE}: heat maps must be finite; heat map {index} of row {number} contains NaN or "
+                "infinite values."
             )
         maps.append(_sum_blocks(heat.astype(np.float64), pool))
     if not maps:

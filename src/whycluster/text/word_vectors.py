@@ -169,7 +169,8 @@ def _check_vectors(vectors: Any, where: str) -> NDArray[Any]:
         if not np.isfinite(rows).all():
             row = start + int(np.argmin(np.isfinite(rows).all(axis=1)))
             raise InvalidInputError(
-                f"{where}: vectors must be finite; row {row} is not. Remove that row together with its words."
+                f"{where}: vectors must be finite; row {row} contains NaN or infinite values. Remove that "
+                "row together with its words."
             )
     return array
 

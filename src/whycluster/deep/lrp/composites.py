@@ -98,8 +98,9 @@ class Composite:
             if selector == "first":
                 raise InvalidInputError(
                     f"{where}: bounds, and rules for the layer 'first', need a convolution or linear layer "
-                    "that operates directly on the inputs; in this encoder another operation comes first, "
-                    f"such as a normalization. Leave them out, or name one of these layers instead: {names}."
+                    "that operates directly on the inputs; in this encoder, another operation, such as a "
+                    "normalization, comes first. Leave them out, or name one of these layers instead: "
+                    f"{names}."
                 )
             raise InvalidInputError(
                 f"{where}: the rules of a Composite must match layers of the encoder; {selector!r} matches "

@@ -167,7 +167,7 @@ def trace(module: torch.nn.Module, x: Tensor, forward: Callable[[Tensor], Tensor
         output = tape.find(features)
     if output is None:
         raise InvalidInputError(
-            f"{where}: the features must depend on the input of the encoder; they do not."
+            f"{where}: the features must depend on the encoder's input; these features do not."
         )
     return Trace(tape.operations, source, output, features, layers, where)
 
