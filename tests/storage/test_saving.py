@@ -729,8 +729,8 @@ def array(name: str, value: Any) -> Change:
             array("energy.centroids", np.empty((0, 2))),
             "'energy.centroids' must have shape (K, d); got (0, 2)",
         ),
-        (array("energy.scale", SCALE.astype("f4")), "'energy.scale' must be of float64; got float32"),
-        (array("energy.scale", [1, 1]), "'energy.scale' must be of float64; got int64"),
+        (array("energy.scale", SCALE.astype("f4")), "'energy.scale' must have dtype float64; got float32"),
+        (array("energy.scale", [1, 1]), "'energy.scale' must have dtype float64; got int64"),
         (
             array("energy.scale", -SCALE),
             "'energy.scale' must be finite numbers of at least 0; it contains other values",
@@ -765,12 +765,12 @@ def array(name: str, value: Any) -> Change:
             "'labels' must contain valid Unicode code points",
         ),
         (array("labels", np.empty((3, 0), np.uint32)), "'labels' must contain valid Unicode code points"),
-        (array("labels", SCALE), "'labels' must be of uint32; got float64"),
+        (array("labels", SCALE), "'labels' must have dtype uint32; got float64"),
         (fact(values={}), "'labels' must be numbers, text or objects; got 'None'"),
         (fact(values=[]), "'values' must be of type dict; got list"),
         (fact(values={"labels": "text", "os": "text"}), "there must be no other values; got 'os'"),
         (fact(values={"labels": ["text"]}), "'labels' must be numbers, text or objects; got \"['text']\""),
-        (fact(values={"labels": "objects"}), "'labels' must be of uint8; got uint32"),
+        (fact(values={"labels": "objects"}), "'labels' must have dtype uint8; got uint32"),
         (
             fact(energy="TorchEnergy"),
             "'energy' must be one of SquaredEnergy, ManhattanEnergy, MixedEnergy, DiagonalGaussianEnergy, "
@@ -902,14 +902,18 @@ FRAMED = wc.explain(SMALL, pd.DataFrame(ROWS, columns=["u", "v"], index=list("ab
         (EXPLAINED, fact(called=["a"]), "'called' must contain 9 names; got 1"),
         (EXPLAINED, fact(data="none"), "there must be an array 'assigned'"),
         (EXPLAINED, array("cluster", np.full(9, 3)), "'cluster' must be below 3, the number of clusters"),
-        (EXPLAINED, array("cluster", np.full(9, -1)), "'cluster' must be clusters; it contains other values"),
+        (
+            EXPLAINED,
+            array("cluster", np.full(9, -1)),
+            "'cluster' must be cluster codes of at least 0; it contains other values",
+        ),
         (
             EXPLAINED,
             array("evidence", np.full(9, np.nan)),
             "'evidence' must be finite numbers; it contains other values",
         ),
         (EXPLAINED, array("evidence", np.ones(8)), "'evidence' must have shape (9,); got (8,)"),
-        (EXPLAINED, array("evidence", np.ones(9, "f4")), "'evidence' must be of float64; got float32"),
+        (EXPLAINED, array("evidence", np.ones(9, "f4")), "'evidence' must have dtype float64; got float32"),
         (EXPLAINED, array("relevance", np.ones((9, 3))), "there must be 3 feature_names; got 2"),
         (EXPLAINED, array("relevance", np.ones((9, 0))), "'relevance' must have shape (n, d); got (9, 0)"),
         (EXPLAINED, array("energy.scale", np.ones(3)), "'energy.scale' must have shape (2,); got (3,)"),
@@ -1089,9 +1093,7 @@ def test_a_file_larger_than_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     head = beginning({**ENTRY, "shape": [size // 8], "data_offsets": [0, size]})
     (tmp_path / "file").write_bytes(head)
     os.truncate(tmp_path / "file", len(head) + size)
-    assert (
-        error_message(tmp_path / "file") == "the file must fit into the memory of this machine; it does not"
-    )
+    assert error_message(tmp_path / "file") == "the file is larger than the memory of this machine"
     monkeypatch.setattr(archive, "_memory", lambda: math.inf)
     monkeypatch.setattr(np, "empty", no_room)
     assert error_message(tmp_path / "file") == "the file must be readable (no room)"
@@ -1106,7 +1108,7 @@ def test_a_file_truncated_while_it_is_read(tmp_path: Path, monkeypatch: pytest.M
         return reading(*args)
 
     monkeypatch.setattr(archive, "_read_facts", cut)
-    assert error_message(tmp_path / "file") == "the file must not change while it is read; it has changed"
+    assert error_message(tmp_path / "file") == "the file changed while it was being read"
     assert error_message(Path("/proc/self/status")).startswith("it must be a safetensors file (")
 
 
@@ -1151,7 +1153,7 @@ def test_contents_that_do_not_fit_into_the_memory(tmp_path: Path, monkeypatch: p
     with pytest.raises(wc.InvalidInputError) as caught:
         wc.load(tmp_path / "saved")
     assert str(caught.value) == (
-        f"load: {str(tmp_path / 'saved')!r}: its contents must fit into the free memory; they do not."
+        f"load: {str(tmp_path / 'saved')!r}: its contents do not fit into the free memory."
     )
 
 

@@ -166,7 +166,7 @@ class ArchiveReader:
             raise self.error(f"there must be an array {name!r}")
         array = self._arrays.pop(name)
         if array.dtype.name not in dtypes:
-            raise self.error(f"{name!r} must be of {' or '.join(dtypes)}; got {array.dtype.name}")
+            raise self.error(f"{name!r} must have dtype {' or '.join(dtypes)}; got {array.dtype.name}")
         self._check_shape(name, array.shape, axes)
         return array
 
@@ -252,7 +252,7 @@ def read(path: Path) -> ArchiveReader:
         with path.open("rb") as file:  # not memory-mapped, since truncating the file would kill the process
             size = os.fstat(file.fileno()).st_size
             if size > _memory():
-                raise blank.error("the file must fit into the memory of this machine; it does not")
+                raise blank.error("the file is larger than the memory of this machine")
             header = _read_header(file, size, blank)
             text = header.pop("__metadata__").get(_KEY)
             if not isinstance(text, str):
@@ -331,7 +331,7 @@ def _read_array(file: BinaryIO, name: str, entry: dict[str, Any], blank: Archive
     dtype = np.dtype(_DTYPES[entry["dtype"]])
     array = np.empty(entry["shape"], dtype.newbyteorder("<"))
     if file.readinto(array.reshape(-1).view(np.uint8)) != array.nbytes:  # type: ignore[attr-defined]
-        raise blank.error("the file must not change while it is read; it has changed")
+        raise blank.error("the file changed while it was being read")
     if dtype.kind == "b" and (array.view(np.uint8) > 1).any():
         raise blank.error(f"{name[:80]!r} must be booleans")
     return array.astype(dtype, copy=False)

@@ -1,7 +1,7 @@
 """The parameters of each energy that are stored in files, and the values that they may have.
 
-An energy that is reconstructed from these parameters computes bit-identical results, since it derives all
-other attributes from these parameters, and its arrays are in C order.
+An energy that is reconstructed from these parameters computes bit-identical results, since it derives all its
+other attributes from them and stores its arrays in C order.
 """
 
 from __future__ import annotations

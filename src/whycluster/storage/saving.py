@@ -46,7 +46,7 @@ _ENERGIES = {kind.__name__: kind for kind in PARAMETERS if issubclass(kind, Ener
 _RESULTS = ("float64", "float32")
 _SPARSE = ("csr_array", "csr_matrix")
 _CONTAINERS = ("none", "array", *_SPARSE, *BACKENDS)
-_CODES = Values("clusters", lambda codes: codes >= 0)
+_CODES = Values("cluster codes of at least 0", lambda codes: codes >= 0)
 _SHARES = Values("from 0 to 1, or NaN", lambda a: ~((a < 0) | (a > 1)))
 _INSTEAD = (
     "Save only the model after the steps, in terms of the steps' output: the network "
@@ -112,7 +112,7 @@ def load(path: str | os.PathLike[str]) -> Any:
         found = _load_network(stored) if kind == "network" else _load_explanation(stored)
     except MemoryError as error:
         raise InvalidInputError(
-            f"load: {str(stored.path)!r}: its contents must fit into the free memory; they do not."
+            f"load: {str(stored.path)!r}: its contents do not fit into the free memory."
         ) from error
     stored.close()
     return found
@@ -436,7 +436,7 @@ def _put_frame(writer: ArchiveWriter, frame: nw.DataFrame[Any]) -> None:
     writer.facts["data"] = str(frame.implementation)
     if writer.facts["data"] not in BACKENDS:
         raise UnsupportedModelError(
-            f"save: the rows must be an array or a frame of {', '.join(BACKENDS)}; got "
+            "save: the rows must be an array or a pandas, polars or pyarrow data frame; got "
             f"{frame.implementation}. Explain frame.to_pandas(), or leave the rows out with data=False."
         )
     for column, series in enumerate(frame.iter_columns()):
@@ -530,13 +530,15 @@ def _take_frame(stored: ArchiveReader, library: str, names: list[Hashable]) -> A
             frame.index = _take_index(stored, stored.objects("index", labels))
     except ModuleNotFoundError as error:
         raise MissingDependencyError(
-            f"load: the rows of {str(stored.path)!r} are a {library} frame, and {library} is not installed: "
+            f"load: the rows of {str(stored.path)!r} are a {library} frame, but {library} is not installed: "
             f"pip install {library}"
         ) from error
     except InvalidInputError:
         raise
     except Exception as error:  # each library raises its own errors
-        raise stored.error(f"the data must form a {library} frame ({type(error).__name__})") from error
+        raise stored.error(
+            f"the data must be valid for a {library} frame ({type(error).__name__})"
+        ) from error
     return frame
 
 
