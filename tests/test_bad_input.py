@@ -461,7 +461,8 @@ def unsupported(model: Any, X: Any = ROWS) -> str:
 def test_an_unknown_model_lists_what_is_supported_and_points_to_labels() -> None:
     text = unsupported(StandardScaler().fit(ROWS))
     assert text.startswith(
-        "neuralize: no exact network is known for StandardScaler. Supported, once fitted, are:\n"
+        "neuralize: no exact network is known for StandardScaler. The following models are "
+        "supported once they are fitted:\n"
         "  - whycluster.KernelKMeans, Surrogate\n"
         "  - sklearn.cluster.KMeans, MiniBatchKMeans, BisectingKMeans, Birch, MeanShift, "
         "AffinityPropagation\n"
@@ -471,7 +472,7 @@ def test_an_unknown_model_lists_what_is_supported_and_points_to_labels() -> None
         "matches them: wc.explain(labels, X)."
     )
     for model in (3, None, {"centers": 1}, print):
-        assert "Supported, once fitted, are" in unsupported(model)
+        assert "supported once they are fitted:" in unsupported(model)
     assert unsupported("k-means") == (
         "neuralize: model must be a fitted model; got 'k-means'. Load a saved network with wc.load(path)."
     )
@@ -596,7 +597,7 @@ class Slotted:
 
 
 def test_a_stranger_is_unknown_and_not_unfitted() -> None:
-    assert "Supported, once fitted, are" in unsupported(Slotted())
+    assert "supported once they are fitted:" in unsupported(Slotted())
 
 
 def test_centroids_that_are_no_table() -> None:

@@ -172,7 +172,7 @@ def test_a_pipeline_that_ends_in_no_clustering(last: Any) -> None:
         wc.explain(model, WINE)
     told = {
         "StandardScaler": "the last step of the pipeline must be a clustering model; got StandardScaler().",
-        "LogisticRegression": "no exact network is known for LogisticRegression. Supported, once fitted",
+        "LogisticRegression": "no exact network is known for LogisticRegression. The following models",
     }
     assert str(error.value).startswith(f"neuralize: {told[type(last).__name__]}")
 

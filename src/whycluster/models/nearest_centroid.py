@@ -63,7 +63,7 @@ def nearest_centroid(
         )
     energy = METRICS[metric](table.to_array())
     rule = "the nearest of its cluster_centers_" + f" ({metric})" * (metric != "euclidean")
-    # Student's t and the squares assign rows alike, and squares are cheaper.
+    # Student's t and squared distances give the same assignments, and squared distances are cheaper.
     compared = energy.squares if isinstance(energy, StudentEnergy) else energy
     verification = (
         None if predict is None else Verification(compared, predict, rule, kind, feature_names is not None)

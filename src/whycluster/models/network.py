@@ -245,7 +245,7 @@ class Network(ABC):
 
     @property
     def with_text_names(self) -> Network:
-        """The same network for tables whose column names are text; names that are not text are dropped."""
+        """The same network, without its column names unless all of them are strings."""
         if all(isinstance(name, str) for name in self.feature_names or []):
             return self
         nameless = copy(self)
@@ -269,8 +269,8 @@ class Network(ABC):
     def assign(self, X: Any) -> NDArray[Any]:
         """Return the cluster of each row, (n,), as the model itself predicts it.
 
-        On an exact tie the cluster that comes first in `labels` wins. For a Dask array or DataFrame the
-        result is a Dask array in the same chunks.
+        On an exact tie, the cluster that comes first in `labels` wins. For a Dask array or DataFrame, the
+        result is a Dask array with the same chunks.
         """
         if is_dask(X):
             lazy: NDArray[Any] = registry.load("assign_lazily")(self, X)
@@ -354,7 +354,7 @@ class Network(ABC):
           the minimum (Prop. 5).
         - Trees: a linear unit for each pair of nodes, then the minimum over the path to each cluster.
         - All other models, which are not linear: the energies, their differences and the minimum. Categories
-          are codes from 0 on, in the order of the model's encoding; other numbers match no cluster.
+          are codes 0, 1, ..., in the order of the model's encoding; other numbers match no cluster.
         """
         try:
             from whycluster.models.torch_network import build

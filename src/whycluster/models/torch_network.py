@@ -32,7 +32,7 @@ from whycluster.core.tree import Turn
 
 
 class _WithBuffers(torch.nn.Module):
-    """A layer whose arrays move and are saved with the module, but are not trained."""
+    """A layer whose arrays are moved and saved with the module but are not trained."""
 
     def __init__(self, **arrays: NDArray[Any]) -> None:
         super().__init__()
@@ -106,7 +106,7 @@ class PathPooling(_WithBuffers):
 
 
 class UnitLength(torch.nn.Module):
-    """Rows scaled to unit length; rows of zeros stay zero and have no gradient."""
+    """Scales rows to unit length; rows of zeros stay zero and have gradient 0."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Divide each row by its length."""
@@ -125,7 +125,7 @@ class SquaredDistances(_WithBuffers):
         super().__init__(prototypes=prototypes, scale=scale, bias=bias)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Return the energies; squares are not expanded, so no digits are lost."""
+        """Return the energies; squares are not expanded, so no precision is lost."""
         squares = (x.unsqueeze(-2) - self.get_buffer("prototypes")).square() * self.get_buffer("scale")
         return squares.sum(dim=-1) + self.get_buffer("bias")
 
@@ -217,7 +217,7 @@ class Differences(_WithBuffers):
 
 
 @functools.singledispatch
-def build(energy: Energy, clusters: Codes) -> torch.nn.Module:  # noqa: ARG001  # for those that have one
+def build(energy: Energy, clusters: Codes) -> torch.nn.Module:  # noqa: ARG001  # for the energies below
     """Return the layers that compute the evidence of these clusters, in this order."""
     raise UnsupportedModelError(f"to_torch: {type(energy).__name__} cannot become a torch network yet.")
 
@@ -231,7 +231,7 @@ def _squared(energy: SquaredEnergy, clusters: Codes) -> torch.nn.Module:
 
 @build.register
 def _linear(energy: LinearEnergy, clusters: Codes) -> torch.nn.Module:
-    """Return the network of Prop. 6: a linear layer and a minimum. For cosines, rows are normalized first."""
+    """Return the network of Prop. 6: a linear layer, then a minimum; cosines need normalized rows."""
     own, competitor = _pairs(clusters, energy.n_clusters)
     detection = _detection(
         energy.directions[own] - energy.directions[competitor], energy.bias[own] - energy.bias[competitor]
@@ -242,7 +242,7 @@ def _linear(energy: LinearEnergy, clusters: Codes) -> torch.nn.Module:
 
 @build.register
 def _kernel(energy: KernelEnergy, clusters: Codes) -> torch.nn.Module:
-    """Return the network of Prop. 5: a unit per pair of support vectors, then soft and hard minima."""
+    """Return the network of Prop. 5: a unit per pair of support vectors, soft pooling, then a minimum."""
     of = [np.flatnonzero(energy.unit_cluster == k) for k in range(energy.n_clusters)]
     pairs = list(zip(*_pairs(clusters, energy.n_clusters), strict=True))
     own = np.concatenate([np.tile(of[c], len(of[k])) for c, k in pairs])
@@ -323,7 +323,7 @@ def _distances(energy: SquaredEnergy, own: Codes, competitor: Codes) -> torch.nn
     """Return |x - competitor|^2 - |x - own|^2 as a linear layer."""
     centroid, other = energy.prototypes[own], energy.prototypes[competitor]
     weight = 2.0 * (centroid - other) * energy.scale
-    # |mu_k|^2 - |mu_c|^2, in a form that loses no digits if the data are far from 0
+    # |mu_k|^2 - |mu_c|^2, in a form that loses no precision if the data are far from 0
     return _detection(weight, -0.5 * np.einsum("pd,pd->p", weight, centroid + other))
 
 

@@ -1,4 +1,4 @@
-"""Adapters from fitted models to networks, imported when a model of their library is passed.
+"""Adapters from fitted models to networks, imported when a model from their library is passed.
 
 Modules, in reading order:
 
@@ -6,7 +6,7 @@ Modules, in reading order:
 - `unsupported`: the list of supported models, and the error for all other objects
 - `incomplete`: results of adapters for models that cannot become a network yet
 - `sklearn`: nearest centroids and trees; `sklearn_mixture`: mixtures of Gaussians
-- `faiss`, `dask_ml`: k-means of these libraries
+- `faiss`, `dask_ml`: k-means from these libraries
 - `kmedoids`: medoids; `kmodes`: tables with categories
 
 A library has one or more modules. Adapters for Spark, ClustPy, pipelines, documents, encoders and our own

@@ -13,6 +13,7 @@ import numpy as np
 
 from whycluster.core.errors import InvalidInputError
 from whycluster.data.column_kinds import non_numeric_columns
+from whycluster.data.display import count
 from whycluster.data.frame_table import as_frame
 from whycluster.data.opening import as_array
 from whycluster.models.network import Network
@@ -33,9 +34,7 @@ class AwaitingColumns:
     kind: str
     n_features: int
     n_categorical: int
-    place: Callable[
-        [list[int]], Network
-    ]  # makes the network from the categorical columns, in the order of the fit
+    place: Callable[[list[int]], Network]  # makes the network, given the categorical columns in fit's order
     transform: Callable[[Any], Any] | None = None  # the steps before the model, in a pipeline
 
     def with_columns(self, categorical: Sequence[int], where: str) -> Network:
@@ -46,7 +45,7 @@ class AwaitingColumns:
             if len(set(columns)) == self.n_categorical:
                 return self.place(columns)
         raise InvalidInputError(
-            f"{where}: categorical must contain the positions of the {self.n_categorical} columns, of "
+            f"{where}: categorical must contain the positions of the {self.n_categorical} columns, out of "
             f"{self.n_features}, that {self.kind} was fitted on as categories; got {categorical!r}."
         )
 
@@ -58,8 +57,8 @@ class AwaitingColumns:
         text = _text_columns(X if self.transform is None else self.transform(X), "explain", "X")
         if len(text) != self.n_categorical:
             raise InvalidInputError(
-                f"explain: {self.kind} was fitted on {self.n_categorical} categorical columns but does not "
-                f"record which; X has {len(text)} non-numeric columns. "
+                f"explain: {self.kind} was fitted on {count(self.n_categorical, 'categorical column')} but "
+                f"does not record which; X has {count(len(text), 'non-numeric column')}. "
                 f"Pass the same columns as in the call to fit: categorical=[...]."
             )
         return self.with_columns(text, "explain")

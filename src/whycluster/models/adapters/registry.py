@@ -2,7 +2,7 @@
 
 An adapter is a function from a fitted model to a `Network`, registered for the class of the model with
 ``@adapt.register``. This folder has one or more modules per library; adapters that need pipelines, documents,
-encoders or our estimators are in those folders. Adapters are imported when a model of their library is
+encoders or our estimators are in those folders. Adapters are imported when a model from their library is
 passed.
 """
 

@@ -97,7 +97,7 @@ def _nearest_centroid(model: Any) -> Network:
             f"priors={model.priors!r}."
         )
     # |x - mu|^2 / std^2 - 2 log prior, as in decision_function
-    used = np.flatnonzero(priors > 0)  # a class of prior 0 is never predicted
+    used = np.flatnonzero(priors > 0)  # a class with prior 0 is never predicted
     deviations = np.where(model.within_class_std_dev_ != 0, model.within_class_std_dev_, 1.0)
     centroids = model.centroids_[used]
     precisions = np.broadcast_to(2.0 / deviations**2, centroids.shape)

@@ -21,7 +21,7 @@ _KNOWN = (GaussianMixture, BayesianGaussianMixture)
 @adapt.register(GaussianMixture)
 @adapt.register(BayesianGaussianMixture)
 def _mixture(model: Any) -> Network:
-    """Return the network of a mixture, without components of weight 0, which are never assigned."""
+    """Return the network of a mixture, leaving out components with weight 0, which are never assigned."""
     check_fitted(model)
     log_weights = _bayesian(model) if isinstance(model, BayesianGaussianMixture) else _log(model.weights_)
     used = np.flatnonzero(log_weights > -np.inf)

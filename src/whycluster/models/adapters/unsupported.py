@@ -38,6 +38,6 @@ def unsupported(model: Any) -> UnsupportedModelError:
         )
     listed = "".join(f"\n  - {line}" for line in SUPPORTED)
     return UnsupportedModelError(
-        f"neuralize: no exact network is known for {type(model).__name__}. Supported, once fitted, are:"
-        f"{listed}\n{BY_LABELS}"
+        f"neuralize: no exact network is known for {type(model).__name__}. The following models are "
+        f"supported once they are fitted:{listed}\n{BY_LABELS}"
     )
