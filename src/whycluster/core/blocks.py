@@ -195,7 +195,7 @@ def single_threaded() -> Iterator[None]:
     """Run calls on the calling thread, and limit BLAS to one thread as well.
 
     This is for work that already runs in parallel, such as reading, explaining and writing batches. A
-    concurrent call that already uses a pool keeps it until it ends.
+    concurrent call that already uses a pool keeps the pool until the call ends.
     """
     ours = _spreading.acquire(blocking=False)
     try:

@@ -1,4 +1,4 @@
-"""The other outputs of a network for all rows: assignments, evidence, contrasts, competition, gradients."""
+"""The outputs of a network other than relevance: assignments, evidence, contrasts, competition, gradients."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ def weigh(h: Floats, assignment: Assignment, rule: str, beta: float | None, out:
     """Write the weights a_k of the competitors, (b, K), and a_c = -sum_k a_k, so that each row sums to zero.
 
     Unless the rule is the soft one, a row with negative evidence ("why not this cluster?") gets the contrast
-    with the cluster that won, because the rules are singular if some h_k are negative and others positive.
+    with the cluster that won, since the other rules are singular if h_k has different signs for different k.
     """
     if beta is None:  # a contrast
         contrasted = np.arange(len(h))

@@ -24,7 +24,7 @@ class Turn(NamedTuple):
 class Tree:
     """A binary tree whose leaves are clusters; a row descends it, choosing one node of each pair it reaches.
 
-    Nodes are numbered 0..2(K-1)-1, without the root. Nodes 2m and 2m+1 are the left and right node of pair m.
+    Nodes are numbered 0..2(K-1)-1, without the root. Pair m consists of the left node 2m and right node 2m+1.
     A pair has a higher number than the pairs above it; pair 0 is below the root.
 
     Attributes

@@ -44,7 +44,7 @@ def as_days(X: Any) -> Floats:
 
 @elementwise
 def as_text(X: Any) -> NDArray[Any]:
-    """Return every column as text, with NaN for missing values; whole numbers get no decimal point."""
+    """Return every column as text, with NaN for missing values; whole numbers are written without ".0"."""
     return _read(X, read_text, object, "as_text")
 
 

@@ -134,7 +134,7 @@ def _repeated_name(X: Any) -> Hashable:
 def open_frame(
     frame: nw.DataFrame[Any], schema: nw.Schema, others: Sequence[int], required: Requirements
 ) -> FrameTable:
-    """Wrap a frame whose columns match the model; raise an error if there are ``others``, not numeric."""
+    """Wrap a frame whose columns match the model; raise an error for ``others``, its non-numeric columns."""
     if others:
         columns = list(schema.items())
         listed = ", ".join(f"{name!r} ({dtype})" for name, dtype in [columns[i] for i in others[:5]])

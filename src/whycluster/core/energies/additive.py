@@ -26,7 +26,7 @@ class AdditiveEnergy(Energy):
     """
 
     def __init__(self, prototypes: Floats) -> None:
-        # A copy, since the model may be refitted; in C order, since BLAS may round differently in others.
+        # A copy, since the model may be refitted; in C order, since BLAS rounds differently in other orders.
         self.prototypes = np.array(prototypes, dtype=np.float64, order="C")
         self.n_clusters, self.n_features = self.prototypes.shape
         self.scratch_width = self.n_features

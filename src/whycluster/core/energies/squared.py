@@ -49,7 +49,7 @@ class SquaredEnergy(AdditiveEnergy):
         near: float = 0.0,
         groups: Codes | None = None,
     ) -> None:
-        # A copy, since the model may be refitted; in C order, since BLAS may round differently in others.
+        # A copy, since the model may be refitted; in C order, since BLAS rounds differently in other orders.
         self.prototypes = np.array(centroids, dtype=np.float64, order="C")
         self.n_clusters, self.n_features = self.prototypes.shape
         self.scratch_width = self.n_inputs = self.n_features
@@ -148,7 +148,7 @@ def _duplicates(centroids: Floats) -> tuple[Codes, Codes]:
 
 
 def _is_far_apart(centroids: Floats, near: float, groups: Codes) -> bool:
-    """Return whether more than a fraction ``near`` of centroids are too close to another to expand squares.
+    """Return whether more than a share ``near`` of the centroids are too close to others to expand squares.
 
     All pairs are compared, except those that are far enough apart in the feature with the widest range.
     """
