@@ -541,9 +541,9 @@ def test_a_mask_with_names_is_matched_by_name(cells: Any) -> None:
 def test_a_mask_of_other_cells(cells: Any) -> None:
     mask = cells.obs["kind"] == "B"
     message = (
-        "explain_anndata: if cells is a mask with names in its index, they must include every name in "
-        "adata.obs_names once; 'cell{}' occurs {} times. Pass cells.to_numpy() if the mask is in the order "
-        "of the cells."
+        "explain_anndata: if cells is a mask with names in its index, the index must contain every name in "
+        "adata.obs_names exactly once; 'cell{}' occurs {} times. Pass cells.to_numpy() if the mask is in "
+        "the order of the cells."
     )
     assert error_message(cells, "kind", cells=mask.rename({"cell7": "other"})) == message.format(7, 0)
     assert error_message(cells, "kind", cells=mask.rename({"cell9": "cell3"})) == message.format(3, 2)
@@ -595,7 +595,8 @@ def test_invalid_groups(cells: Any) -> None:
         "explain_anndata: groups must be a column of adata.obs; got 'leidan'. Did you mean 'leiden'?"
     )
     assert error_message(cells, "zzz") == (
-        "explain_anndata: groups must be a column of adata.obs; got 'zzz'. It has 'kind', 'leiden'."
+        "explain_anndata: groups must be a column of adata.obs; got 'zzz'. The names to choose from are "
+        "'kind', 'leiden'."
     )
     assert error_message(cells, ["kind"]).startswith(
         "explain_anndata: groups must be a column of adata.obs; got ["
@@ -758,7 +759,7 @@ def test_groups_without_names(odd: Any, cells: Any) -> None:
         [odd if kind == "B" else kind for kind in kinds], index=cells.obs_names, dtype=object
     )
     before = list(cells.obs)
-    assert "must be numbers or nonempty text" in error_message(cells, "odd", key_added="x")
+    assert "must be numbers or nonempty strings" in error_message(cells, "odd", key_added="x")
     assert list(cells.obs) == before
 
 

@@ -143,7 +143,7 @@ def test_what_a_user_without_rights_cannot_read_is_an_error(place: Path) -> None
         check=True,
     )
     closed = (
-        "explain: data must be folders that can be read; {!r} cannot be (Permission denied). Change its "
+        "explain: data must be folders that can be read; {!r} cannot be read (Permission denied). Change its "
         "permissions, or pass a list of files."
     )
     assert json.loads(found.stdout) == [

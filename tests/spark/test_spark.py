@@ -280,7 +280,7 @@ def test_names_that_differ_only_in_case(spark: Any) -> None:
     with pytest.raises(wc.InvalidInputError) as caught:
         engine.explain(model, rows, layout="columns", id_columns=[])
     assert str(caught.value) == (
-        "spark.explain: names of columns must differ in more than case; the result would contain "
+        "spark.explain: column names must differ in more than case; the result would contain "
         "'why_cluster' and 'why_Cluster'. Rename a column, or pass layout=\"array\"."
     )
 
@@ -444,8 +444,8 @@ def test_a_stream_needs_beta(spark: Any) -> None:
         ),
         (
             {"columns": ["a", "z"]},
-            "df must have the columns that the model takes; 'z' is missing. It has 'id', 'a', 'b.c', 'n', "
-            "'one', 'kind'.",
+            "df must have the columns that the model takes; 'z' is missing. The columns of df are 'id', "
+            "'a', 'b.c', 'n', 'one', 'kind'.",
         ),
         (
             {"columns": ["a", "kind"]},
@@ -467,7 +467,7 @@ def test_a_stream_needs_beta(spark: Any) -> None:
             {"columns": ["a", "n"], "top": 0},
             "top must be None or an integer of at least 1; got 0.",
         ),
-        ({"columns": ["a", "n"], "prefix": None}, "prefix must be text; got None."),
+        ({"columns": ["a", "n"], "prefix": None}, "prefix must be a string; got None."),
         ({"columns": ["a", "n"], "invalid": "drop"}, "invalid must be one of 'error', 'skip'; got 'drop'."),
         ({"columns": ["a", "n"], "id_columns": ["z"]}, "id_columns must be columns of df; 'z' is not."),
         (

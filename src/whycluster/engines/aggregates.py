@@ -26,7 +26,7 @@ class Aggregate:
     """The means of d features, and a sample of the rows, for each of K clusters.
 
     Each row gets a random number, its priority. The sample of a cluster consists of the m rows with the
-    smallest priorities. So samples of several parts can be merged into one that is still uniform.
+    smallest priorities. So the samples of several parts can be merged into one uniform sample.
 
     Attributes
     ----------

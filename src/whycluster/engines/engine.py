@@ -28,7 +28,7 @@ OutputT = TypeVar("OutputT")
 
 
 class Engine(ABC, Generic[PartsT, PartT, ResultT, OutputT]):
-    """An engine, which explains a table in parts: it takes parts and returns results.
+    """The base class of all engines, which explain a table in parts.
 
     The type parameters are the collection of all parts, one part, the explanations of one part, and the
     results of a run.

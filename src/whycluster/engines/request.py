@@ -82,7 +82,7 @@ class ExplainRequest:
     ) -> ExplainRequest:
         """Read the model and check the query before any row is read.
 
-        Warn if the model is a surrogate of low fidelity. The warning refers to ``fidelity_expression`` for
+        Warn if the model is a surrogate with low fidelity. The warning refers to ``fidelity_expression`` for
         details; pass None for no warning. The query's background is not used here; see `measure_background`.
         """
         if invalid not in (*INVALID, "refuse"):
@@ -320,7 +320,7 @@ class ExplainRequest:
 
 
 def population_to_json(population: Population) -> dict[str, Any]:
-    """Return a population as JSON values; JSON keeps every digit of a float."""
+    """Return a population as JSON values, which represent floats exactly."""
     return {
         "evidence": population.evidence,
         "sizes": population.sizes.tolist(),
@@ -329,7 +329,7 @@ def population_to_json(population: Population) -> dict[str, Any]:
 
 
 def check_for_all_rows(query: Query, where: str) -> None:
-    """Raise an error if a query has a cluster per row, because parts do not know their row numbers."""
+    """Raise an error if a query has a cluster for each row, since the row numbers of parts are unknown."""
     for option, clusters in (("target", query.target), ("against", query.against)):
         shape = (len(clusters),) if isinstance(clusters, (list, tuple)) else getattr(clusters, "shape", ())
         if len(shape) > 0:

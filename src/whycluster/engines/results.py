@@ -240,8 +240,8 @@ def _values(result: PartResult, order: Codes, dtype: Any, as_text: bool | None) 
 
 
 def _to_text(value: Any) -> str:
-    """Return a value as text, with all its digits."""
-    if type(value) is str:  # most are text or floats, and there are millions of them
+    """Return a value as text, without rounding it."""
+    if type(value) is str:  # most values are text or floats, and there may be millions of them
         return value
     if type(value) is float and value == value:
         return repr(value)

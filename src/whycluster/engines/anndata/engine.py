@@ -246,7 +246,7 @@ def _positions(cells: Any, adata: Any) -> Codes:
 
 
 def _in_order(cells: Any, names: Any) -> Any:
-    """Reorder a mask whose index holds cell names to the order of the cells; return others unchanged."""
+    """Put a mask with cell names in its index into the order of the cells; return anything else unchanged."""
     import pandas as pd  # a dependency of anndata
 
     if not isinstance(cells, pd.Series) or not pd.api.types.is_bool_dtype(cells):
@@ -257,8 +257,8 @@ def _in_order(cells: Any, names: Any) -> Any:
     if (times != 1).any():
         first = (times != 1).argmax()
         raise InvalidInputError(
-            f"{WHERE}: if cells is a mask with names in its index, they must include every name in "
-            f"adata.obs_names once; {names[first]!r} occurs {times[first]} times. Pass cells.to_numpy() if "
-            "the mask is in the order of the cells."
+            f"{WHERE}: if cells is a mask with names in its index, the index must contain every name in "
+            f"adata.obs_names exactly once; {names[first]!r} occurs {times[first]} times. Pass "
+            "cells.to_numpy() if the mask is in the order of the cells."
         )
     return cells.loc[names]

@@ -23,7 +23,7 @@ WHERE = "explain_anndata"
 _ATTRIBUTES = ("X", "layers", "obs", "var_names", "obsm", "varm", "uns")
 _CHECKED = 200  # the number of cells for which loadings are compared with scores
 _OWN, _LARGEST = 0.1, 0.01  # tolerances, relative to the spread of a score and to the largest spread:
-# approximate solvers deviate by less, other data by more
+# approximate solvers deviate by less, different data by more
 
 
 def check_container(adata: Any, *, writes: bool, copy: bool) -> None:
@@ -98,7 +98,7 @@ def read_groups(adata: Any, groups: Any) -> CellGroups:
     found = CellGroups(column, codes, labels, column.iloc[first].tolist())
     if "" in found.names or any(isinstance(name, tuple) for name in found.originals):
         raise InvalidInputError(
-            f"{WHERE}: the group names in {of} must be numbers or nonempty text. Rename any other groups."
+            f"{WHERE}: the group names in {of} must be numbers or nonempty strings. Rename any other groups."
         )
     if len(set(found.names)) < len(labels):
         raise InvalidInputError(
@@ -115,8 +115,8 @@ def _closest(name: Any, known: Iterable[Any]) -> str:
     if near:
         return f"Did you mean {' or '.join(map(repr, near))}?"
     if not names:
-        return "It has none."
-    return f"It has {', '.join(map(repr, names[:10]))}{', ...' * (len(names) > 10)}."
+        return "There are no names to choose from."
+    return f"The names to choose from are {', '.join(map(repr, names[:10]))}{', ...' * (len(names) > 10)}."
 
 
 @dataclass(frozen=True)
@@ -192,7 +192,7 @@ def chosen_rep(adata: Any, use_rep: Any, n_pcs: int | None) -> str | None:
 
 
 def _neighbors(adata: Any) -> dict[str, Any]:
-    """Return the parameters of the neighbors that scanpy stored in its usual format."""
+    """Return the parameters that the neighbors were computed with, if scanpy stored them as usual."""
     params: Any = adata.uns
     for name in ("neighbors", "params"):
         params = params.get(name) if isinstance(params, Mapping) else None

@@ -1,4 +1,4 @@
-"""Task graphs of Dask: apply functions to blocks, and add up the results in a tree."""
+"""Dask task graphs, which apply functions to blocks and add up the results in a tree."""
 
 from __future__ import annotations
 

@@ -141,7 +141,7 @@ def find_partitions(X: Any, request: ExplainRequest, known_names: list[Hashable]
 
 
 def _is_frame(X: Any) -> bool:
-    # A Delayed object has any attribute, but its type does not.
+    # A Delayed object seems to have every attribute, but its type does not.
     return hasattr(type(X), "map_partitions") and getattr(X, "ndim", 0) == 2
 
 
@@ -161,7 +161,7 @@ def _first_row(X: Any, request: ExplainRequest, names: list[Hashable] | None) ->
 
 
 def _open_sample(like: Any, request: ExplainRequest, names: list[Hashable] | None) -> Table:
-    """Open one or two rows of the same types as the data, to check them and learn the names and the dtype."""
+    """Open one or two rows with the types of the data, to check them and find the names and the dtype."""
     network = request.network
     table = open_table(
         like,

@@ -1,4 +1,4 @@
-"""The results of Dask collections: `LazyExplanation` and the tasks that take results from partitions."""
+"""Results for Dask collections: `LazyExplanation` and the tasks that take results from partitions."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class LazyExplanation:
     """An explanation of why each row of a Dask collection is in its cluster, computed only on request.
 
     Made by `whycluster.explain`. All arrays are Dask arrays with the chunks of the data. One task explains a
-    partition for all attributes at once, so compute several attributes in one call of `dask.compute`.
+    partition for all attributes at once, so compute several attributes in one call to `dask.compute`.
 
     Attributes
     ----------

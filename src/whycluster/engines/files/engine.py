@@ -298,7 +298,7 @@ class FilesEngine(Engine[list[FilePart], FilePart, None, DatasetExplanation]):
         return Population.none(self.request.network.energy) if total is None else total
 
     def _measure_rest(self, parts: list[FilePart]) -> Population:
-        """Measure the parts that a stopped run did not measure, add them to its sum, and return the sum."""
+        """Measure the parts that no stopped run has measured, and return the sum over all parts."""
         before, stored = self._measured_before(parts)
         rest = [part for part in parts if part.name not in before]
         numbers, measured = {part.name: number for number, part in enumerate(rest)}, {*before}
@@ -448,10 +448,10 @@ class FilesEngine(Engine[list[FilePart], FilePart, None, DatasetExplanation]):
         return found is not None
 
     def _check_others(self) -> None:
-        """Warn about earlier results of parts that this call does not have, or raise an error.
+        """Warn about earlier results of parts that are not in this call, or raise an error.
 
-        An error is raised if such results belong to a file that this call has under another part name. The
-        part name of a file can differ between calls, because it depends on the common folder of all files.
+        An error is raised if such results belong to a file that has another part name in this call. The part
+        name of a file can differ between calls, because it depends on the common folder of all files.
         """
         others = self.results.others()
         if not others:

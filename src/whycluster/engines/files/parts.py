@@ -234,7 +234,7 @@ class FragmentPart(FilePart):
         return isinstance(getattr(self.fragment, "format", None), (ds.CsvFileFormat, ds.JsonFileFormat))
 
     def batches(self, columns: Sequence[Any], n_rows: int) -> Generator[Any]:
-        """Yield the rows from a scanner that reads one batch ahead, in pieces of row groups."""
+        """Yield the rows from a scanner that reads row groups in pieces, one batch ahead."""
         import pyarrow.dataset as ds
 
         pieces = {"use_buffered_stream": True, "buffer_size": _PIECE, "pre_buffer": False}
@@ -252,7 +252,7 @@ class FragmentPart(FilePart):
 
 
 class PartError(Exception):
-    """Raised if a part cannot be read or does not match the others, which can still be explained."""
+    """Raised if a part cannot be read or does not match; the other parts can still be explained."""
 
 
 @contextmanager
@@ -266,7 +266,7 @@ def reading() -> Iterator[None]:
 
 
 def _select(batch: Any, columns: Sequence[Any]) -> Any:
-    """Return a batch with these columns, in this order and of these types."""
+    """Return a batch with these columns, in this order and with these types."""
     pa = load_pyarrow()
     arrays = [batch.column(column.name) for column in columns]
     cast = [a if a.type == c.type else a.cast(c.type) for a, c in zip(arrays, columns, strict=True)]
@@ -404,8 +404,8 @@ def _walk(folder: Path, where: str, above: list[str]) -> Iterator[Path]:
         names = sorted(os.listdir(folder))
     except OSError as error:
         raise InvalidInputError(
-            f"{where}: data must be folders that can be read; {str(folder)!r} cannot be ({error.strerror}). "
-            "Change its permissions, or pass a list of files."
+            f"{where}: data must be folders that can be read; {str(folder)!r} cannot be read "
+            f"({error.strerror}). Change its permissions, or pass a list of files."
         ) from error
     for path in (folder / name for name in names if not is_hidden(Path(name))):
         _check_link(path, where)
@@ -426,7 +426,7 @@ def _check_link(path: Path, where: str) -> None:
                 f"which cannot be read ({error.strerror}). Remove the link, or restore the file."
             ) from error
         raise InvalidInputError(
-            f"{where}: data must be files that can be read; {str(path)!r} cannot be ({error.strerror})."
+            f"{where}: data must be files that can be read; {str(path)!r} cannot be read ({error.strerror})."
         ) from error
 
 
@@ -438,8 +438,8 @@ def _check_listable(pattern: str, where: str) -> None:
         for folder in glob.glob(above, recursive=True) if is_pattern(above) else [above]:
             if os.path.isdir(folder) and not os.access(folder, os.R_OK | os.X_OK):
                 raise InvalidInputError(
-                    f"{where}: data must be folders that can be read; {folder!r} cannot be (Permission "
-                    "denied). Change its permissions, or pass a list of files."
+                    f"{where}: data must be folders that can be read; {folder!r} cannot be read "
+                    "(Permission denied). Change its permissions, or pass a list of files."
                 )
 
 

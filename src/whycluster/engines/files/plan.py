@@ -19,7 +19,7 @@ from whycluster.engines.files.parts import FilePart, PartError, estimate_rows, r
 from whycluster.models.network import Network
 
 WHERE = "explain_dataset"
-AGGREGATES, AGGREGATE_SUFFIX = "_summary", ".npz"  # the folder and files of the aggregates of the parts
+AGGREGATES, AGGREGATE_SUFFIX = "_summary", ".npz"  # the folder and the suffix of the parts' aggregates
 _DTYPES = ("float32", "float64")
 _NUMERIC = (ColumnKind.NUMBER, ColumnKind.BOOLEAN)
 
@@ -34,7 +34,7 @@ class ModelColumns(NamedTuple):
     text : the positions of columns that hold text
     only_text : the positions of columns that must hold text, because no step before the model encodes them
     any_kind : whether columns may hold something other than numbers
-    network : the network for tables whose column names are text, without names that are not text
+    network : the network, without its column names unless all of them are strings
     """
 
     n_features: int

@@ -42,7 +42,7 @@ class PartPool:
     def _each_on_threads(self, parts: list[FilePart], work: Callable[[FilePart], None]) -> None:
         import pyarrow as pa
 
-        pa.array([])  # imports pandas here, since other threads could see a half-imported one
+        pa.array([])  # imports pandas here, since other threads could see a half-imported pandas
         with ThreadPoolExecutor(self._workers, "whycluster-part") as pool:
             futures = [pool.submit(self._one, part, work) for part in parts]
             try:

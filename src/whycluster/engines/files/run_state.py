@@ -198,7 +198,7 @@ class RunState:
         return dict(self._facts["measured"])
 
     def forget_progress(self) -> None:
-        """Remove from the description the sum over the parts measured so far; the next `save` writes this."""
+        """Forget the sum over the parts measured so far; the next `save` removes it from the description."""
         self._facts["measured"] = {}
 
     def record(self, **figures: Any) -> None:

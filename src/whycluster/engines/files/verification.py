@@ -110,7 +110,7 @@ def _raise(error: OSError) -> None:
 
 
 def _visible_files(folder: Path) -> Iterator[str]:
-    """Yield the files that tools read as results: all that are not hidden."""
+    """Yield all files that are not hidden; tools would read these files as results."""
     for place, folders, files in os.walk(folder, onerror=_raise):
         folders[:] = [name for name in folders if not is_hidden(Path(name))]
         for name in files:

@@ -65,7 +65,7 @@ def explain(
 
     Parameters
     ----------
-    model : a fitted `KMeansModel`, `BisectingKMeansModel` or `GaussianMixtureModel` of MLlib, a
+    model : a fitted `KMeansModel`, `BisectingKMeansModel` or `GaussianMixtureModel` from MLlib, a
         `PipelineModel` that ends in one of these, or any model that `whycluster.neuralize` takes
     df : a DataFrame of classic Spark or Spark Connect
     columns : the columns that the model takes, in the model's order; by default the columns it was fitted on
@@ -124,11 +124,11 @@ def _check_options(layout: Any, top: Any, prefix: Any) -> None:
     if top is not None:
         check_integer(top, 1, WHERE, "top", "None or ")
     if not isinstance(prefix, str):
-        raise InvalidInputError(f"{WHERE}: prefix must be text; got {prefix!r}.")
+        raise InvalidInputError(f"{WHERE}: prefix must be a string; got {prefix!r}.")
 
 
 class SparkParts(NamedTuple):
-    """A DataFrame, the columns that the model takes, and the name of the DataFrame's parameter."""
+    """A DataFrame, the columns that the model takes, and the parameter that holds the DataFrame."""
 
     df: Any
     inputs: Sequence[ModelInput]

@@ -276,8 +276,8 @@ def _check_there(kinds: Mapping[str, str], names: Sequence[str], where: str = "d
     if missing:
         raise InvalidInputError(
             f"{WHERE}: {where} must have the columns that the model takes; {missing[0]!r} "
-            f"{f'and {len(missing) - 1} more are' if len(missing) > 1 else 'is'} missing. It has "
-            f"{', '.join(map(repr, list(kinds)[:8]))}{', ...' if len(kinds) > 8 else ''}."
+            f"{f'and {len(missing) - 1} more are' if len(missing) > 1 else 'is'} missing. The columns "
+            f"of {where} are {', '.join(map(repr, list(kinds)[:8]))}{', ...' if len(kinds) > 8 else ''}."
         )
 
 
@@ -346,8 +346,8 @@ def _is_in_arrow(kind: Any) -> bool:
 def select(df: Any, kept: Sequence[str], inputs: Sequence[ModelInput], reader: RowReader) -> Any:
     """Return the DataFrame to send: the kept columns, then the other inputs of the model.
 
-    Columns are selected as text in one call, because in classic Spark it takes milliseconds to create a
-    `Column`.
+    Columns are selected with SQL expressions in one call, because classic Spark takes milliseconds to create
+    a `Column`.
     """
     names = {_KEPT.format(i): _quoted(name) for i, name in enumerate(kept)}
     existing = {name.lower() for name in df.columns}
@@ -457,7 +457,7 @@ def _where(start: int, name: str) -> str:
 
 
 def match_background(inputs: Sequence[ModelInput], background: Any) -> list[ModelInput]:
-    """Return the same columns of another DataFrame, where numeric columns must also be numeric."""
+    """Return the same columns of another DataFrame; numeric columns must be numeric there, too."""
     _check_names(background, "background")
     kinds = _kinds(background)
     _check_there(kinds, [one.name for one in inputs], "background")

@@ -41,7 +41,7 @@ class OutputColumns:
             top=top,
             as_text=not reader.numeric or request.network.categories is not None,
             dtype=np.float32,
-            value_dtype=np.float64,  # so that values keep all their digits
+            value_dtype=np.float64,  # so that values are not rounded
         )
         known = request.network.feature_names or reader.features
         names = [str(name) for name in known]
@@ -73,7 +73,7 @@ class OutputColumns:
         other = next((name for name in self.names if same[name.lower()] != name), None)
         if other is not None:
             raise InvalidInputError(
-                f"{WHERE}: names of columns must differ in more than case; the result would contain "
+                f"{WHERE}: column names must differ in more than case; the result would contain "
                 f'{other!r} and {same[other.lower()]!r}. Rename a column, or pass layout="array".'
             )
         lower = {name.lower() for name in kept}
