@@ -10,7 +10,7 @@ from typing import Any
 BETA = 'beta must be "auto" or a number above 0 (infinity: the nearest competitor takes all); got {}.'
 RULE = "rule must be one of 'min-take-most', 'joint', 'sequential', 'contrast'; got {}."
 CLUSTER = "{} must be one of the model's 3 clusters, 'a', 'b', 'c'; got {}."
-THRESHOLD = "threshold must be a probability between 0 and 1, both excluded; got {}."
+THRESHOLD = "threshold must be a probability strictly between 0 and 1; got {}."
 TOGETHER = (
     "threshold compares a cluster with all others together, which fixes how they share the evidence; it "
     "cannot be combined with against, beta or rule."

@@ -368,7 +368,7 @@ def test_feature_names() -> None:
             f"explain: feature_names must be a list of names; got {names!r}."
         )
     assert message(pd.DataFrame(ROWS), feature_names=["a", "b", "c"]) == (
-        "explain: feature_names is for arrays; X is a data frame, which has names already. "
+        "explain: feature_names applies only to arrays; X is a data frame, which already has names. "
         "Rename its columns instead."
     )
 
@@ -696,7 +696,7 @@ def test_a_row_out_of_range() -> None:
 @pytest.mark.parametrize("threshold", [0, 1, 0.0, 1.0, -0.5, 1.5, np.nan, "0.9", True])
 def test_a_threshold_is_a_probability(threshold: Any) -> None:
     assert message(ROWS, metric="dot", threshold=threshold) == (
-        f"explain: threshold must be a probability between 0 and 1, both excluded; got {threshold!r}."
+        f"explain: threshold must be a probability strictly between 0 and 1; got {threshold!r}."
     )
 
 

@@ -222,7 +222,7 @@ for call in [exp.to_frame, exp.to_shap, net.to_torch, lambda: wc.save(net, "x"),
     assert result.returncode == 0, result.stderr
     assert result.stderr == 'whycluster: the command needs click: pip install "whycluster[cli]"\n'
     assert result.stdout.endswith(
-        "to_frame: a data frame needs pandas, polars or pyarrow, and none is installed: pip install pandas\n"
+        "to_frame: a data frame needs pandas, polars or pyarrow, but none is installed: pip install pandas\n"
         'to_shap needs shap: pip install "whycluster[shap]"\n'
         'to_torch needs torch: pip install "whycluster[deep]"\n'
         'save needs safetensors: pip install "whycluster[save]"\n'

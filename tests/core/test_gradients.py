@@ -406,7 +406,7 @@ def test_a_dissimilarity_of_the_user_s() -> None:
     with pytest.raises(wc.UnsupportedModelError) as error:
         split_only.gradient(X)
     assert str(error.value) == (
-        "gradient: Canberra must define slope(x, k, out), the derivative of its split; it does not. "
+        "gradient: Canberra must define slope(x, k, out), the derivative of its split, to have a gradient. "
         "Explanations work without slope."
     )
     with pytest.raises(wc.UnsupportedModelError) as error:

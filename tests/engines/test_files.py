@@ -857,7 +857,7 @@ def test_an_edited_description_is_an_error(change: Any, tmp_path: Path) -> None:
     message = error_message(MODEL, folder, out)
     assert (
         "must be a description that this version of whycluster wrote" in message
-        or "must not be edited" in message
+        or "were changed after they were written" in message
     )
 
 

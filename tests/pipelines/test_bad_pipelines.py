@@ -378,7 +378,7 @@ def test_questions_that_do_not_fit(encoded: Pipeline) -> None:
     )
     assert message(encoded, X, metric="manhattan").startswith("explain: metric applies only to centroids")
     assert message(encoded, X, feature_names=list("abcdefgh")).startswith(
-        "explain: feature_names is for arrays"
+        "explain: feature_names applies only to arrays"
     )
 
 

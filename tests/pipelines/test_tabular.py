@@ -652,7 +652,7 @@ def test_nothing_is_left() -> None:
         ),
         (
             pd.DataFrame([[1, 2]], columns=["a", 0]),
-            "encoder: either all column names of frame must be strings, or none; got 'a' and "
+            "encoder: all or none of the column names of frame must be strings; got 'a' and "
             "0. Rename them: frame.columns = [str(c) for c in frame.columns].",
         ),
         (
@@ -802,7 +802,7 @@ def test_ufuncs_need_no_mark() -> None:
 @pytest.mark.parametrize(
     ("function", "expected"),
     [
-        (3, "elementwise: function must be a function; got 3."),
+        (3, "elementwise: function must be callable; got 3."),
         (
             math.sqrt,
             "elementwise: function must accept attributes; got sqrt, a builtin_function_or_method, which "

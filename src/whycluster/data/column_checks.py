@@ -98,7 +98,7 @@ def _open_frame(frame: Any, where: str) -> Any:
     other = [name for name in names if not isinstance(name, str)]
     if text and other:
         raise InvalidInputError(
-            f"{where}: either all column names of frame must be strings, or none; got {text[0]!r} and "
+            f"{where}: all or none of the column names of frame must be strings; got {text[0]!r} and "
             f"{other[0]!r}. Rename them: frame.columns = [str(c) for c in frame.columns]."
         )
     if opened.implementation.is_pandas() or opened.implementation.is_polars():

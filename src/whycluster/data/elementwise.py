@@ -39,7 +39,7 @@ def elementwise(function: Function) -> Function:
     True
     """
     if not callable(function):
-        raise InvalidInputError(f"elementwise: function must be a function; got {function!r}.")
+        raise InvalidInputError(f"elementwise: function must be callable; got {function!r}.")
     if isinstance(function, np.ufunc):
         return function
     try:

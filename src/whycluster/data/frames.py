@@ -98,5 +98,5 @@ def installed(where: str) -> str:
         if importlib.util.find_spec(name) is not None:
             return name
     raise MissingDependencyError(
-        f"{where}: a data frame needs pandas, polars or pyarrow, and none is installed: pip install pandas"
+        f"{where}: a data frame needs pandas, polars or pyarrow, but none is installed: pip install pandas"
     )

@@ -53,8 +53,8 @@ def open_table(
 def _open_frame(frame: Any, required: Requirements) -> Table:
     if required.feature_names is not None:
         raise InvalidInputError(
-            f"{required.where}: feature_names is for arrays; {required.name} is a data frame, which has "
-            f"names already. Rename its columns instead."
+            f"{required.where}: feature_names applies only to arrays; {required.name} is a data frame, which "
+            f"already has names. Rename its columns instead."
         )
     frame = match_names(frame, required)
     required.check_shape(frame.shape)

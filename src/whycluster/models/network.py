@@ -133,7 +133,7 @@ class Query:
         threshold = self.threshold
         if not is_real(threshold) or not 0.0 < threshold < 1.0:  # type: ignore[operator]
             raise InvalidInputError(
-                f"{where}: {setting('threshold')} must be a probability between 0 and 1, both excluded; got "
+                f"{where}: {setting('threshold')} must be a probability strictly between 0 and 1; got "
                 f"{threshold!r}."
             )
         if self.against is not None or beta is not None or self.rule != DEFAULT_RULE:

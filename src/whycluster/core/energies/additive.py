@@ -39,8 +39,8 @@ class AdditiveEnergy(Energy):
     def slope(self, x: Floats, k: int, out: Floats) -> None:  # noqa: ARG002  # for subclasses
         """Write the derivative of `split`, feature by feature, into ``out`` of shape (b, d)."""
         raise UnsupportedModelError(
-            f"gradient: {type(self).__name__} must define slope(x, k, out), the derivative of its split; it "
-            "does not. Explanations work without slope."
+            f"gradient: {type(self).__name__} must define slope(x, k, out), the derivative of its split, to "
+            "have a gradient. Explanations work without slope."
         )
 
     def energies(self, x: Floats, out: Floats, scratch: Floats) -> None:

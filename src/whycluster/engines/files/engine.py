@@ -359,7 +359,7 @@ class FilesEngine(Engine[list[FilePart], FilePart, None, DatasetExplanation]):
         found = self.request.population_from_json(stored)
         if found is None:
             raise InvalidInputError(
-                f"{WHERE}: the measurements of the earlier run must not be edited; they were changed. Start "
+                f"{WHERE}: the measurements of the earlier run were changed after they were written. Start "
                 f"over with {setting('overwrite=True')}."
             )
         return found

@@ -100,7 +100,7 @@ class RunPlan:
         dtype, as_text = settings.get("dtype"), settings.get("as_text")
         if dtype not in _DTYPES or not isinstance(as_text, bool):
             raise InvalidInputError(
-                f"{WHERE}: the settings of the earlier run must not be edited; they were changed. Start "
+                f"{WHERE}: the settings of the earlier run were changed after they were written. Start "
                 f"over with {setting('overwrite=True')}."
             )
         for part in self.to_do:

@@ -274,7 +274,7 @@ class RunState:
             if not self.contains(path):
                 raise InvalidInputError(
                     f"{self.where}: {setting('out')} must not contain links that lead outside it; {path!r} "
-                    "does. Choose another folder."
+                    "leads outside. Choose another folder."
                 )
         temporary.parent.mkdir(parents=True, exist_ok=True)
         try:
