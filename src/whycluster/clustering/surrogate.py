@@ -305,7 +305,7 @@ def _choose_settings(data: _Folds, n_support: int | None) -> tuple[_Settings, Co
 
 
 def _enlarge(settings: _Settings, data: _Folds, n_support: int | None) -> tuple[_Settings, Codes]:
-    """Double the size chosen on a subset as long as this helps on all rows; also return predictions."""
+    """Double the size chosen on a subset as long as this helps on all rows; also return its predictions."""
     prediction = data.predict_out_of_fold(settings)
     n_clusters = len(np.unique(data.codes))
     while n_support is None:

@@ -1,4 +1,4 @@
-"""The network of a deep clustering, which combines an encoder, a head that clusters features, and LRP."""
+"""The network of a deep clustering; it combines an encoder, a head that clusters features, and LRP."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class _StoppedError(Exception):
 
 
 class Subject:
-    """A clustering, rows with their clusters, and the population of the rows.
+    """A clustering, rows with their clusters, and the population that the rows come from.
 
     Parameters
     ----------

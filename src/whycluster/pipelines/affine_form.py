@@ -78,7 +78,7 @@ class AffineForm:
 
     @cached_property
     def owner(self) -> Codes:
-        """(m,) the column that each output comes from, or `NO_COLUMN` unless there is exactly one."""
+        """(m,) the column that each output comes from, or `NO_COLUMN` if it comes from several or none."""
         if self.matrix is None:
             return self.source
         rows = self._used

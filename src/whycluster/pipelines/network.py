@@ -246,7 +246,7 @@ class StagedTable(Table):
         return self.raw.memory() if self.is_plain else None
 
     def atoms(self, form: AffineForm, start: int, stop: int) -> Floats:
-        """Return the numbers in rows start..stop that the matrix of the form multiplies."""
+        """Return the atoms of rows start..stop, by which the matrix of the form is multiplied."""
         values = self.transformed(start, stop, form.base)
         try:
             return self.stages.to_numbers(values, self.where) if form.matrix is None else to_floats(values)
@@ -269,7 +269,7 @@ class StagedTable(Table):
         return f"in rows {self.number(start)} to {self.number(stop - 1)}"
 
     def with_row_numbers(self, first_row: int, row_numbers: Codes | None = None) -> StagedTable:
-        """Return a copy of the table that reports other row numbers in messages."""
+        """Return a copy of the table that uses the given row numbers in messages."""
         return replace(
             self,
             raw=self.raw.with_row_numbers(first_row, row_numbers),
@@ -332,7 +332,7 @@ class StagedTable(Table):
         return lost
 
     def variances(self) -> Floats | None:
-        """Return the variance that each column contributes to the output, (d,), or None if unknown."""
+        """Return the variance that each column contributes to the output, (d,), or None if it is unknown."""
         form = self.stages.form
         if form.below is not None or self.stages.last.categories is not None:
             return None
@@ -371,7 +371,7 @@ class StagedTable(Table):
         return form.is_plain and form.below is None and not isinstance(self.raw, RawTable)
 
     def put(self, rows: Codes, columns: Codes, values: Sequence[Any]) -> Table:
-        """Return a copy in which some cells contain other values."""
+        """Return a copy in which some cells contain the given values."""
         raw = self.raw.put(rows, columns, values)
         return replace(self, raw=raw, native=raw.native)
 

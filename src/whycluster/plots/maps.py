@@ -28,7 +28,7 @@ def draw_map(exp: BaseExplanation, ax: Axes | None = None) -> Axes:
     """Draw all rows in the plane of two principal components, colored by cluster.
 
     The components describe the values that the model compares, after the steps of a pipeline. For categorical
-    data and for very many features, they describe the evidence for each cluster. Borderline rows are
+    data and for large numbers of features, they describe the evidence for each cluster. Borderline rows are
     outlined. Their evidence is at most a tenth of the median, so a small change may move them to another
     cluster.
 
@@ -98,7 +98,7 @@ def _name_clusters(ax: Axes, middles: list[tuple[Any, Floats, int]]) -> None:
 
 
 def push_apart(centers: Floats, size: Floats, rounds: int = 60) -> Floats:
-    """Move boxes, given by centers and sizes, (n, 2), until none overlap or ``rounds`` rounds are over."""
+    """Move boxes, given by centers and sizes, (n, 2), until none overlap, for at most ``rounds`` rounds."""
     centers = centers.copy()
     order = np.arange(len(centers))
     later = np.sign(order[:, None] - order[None])[..., None]
@@ -116,7 +116,7 @@ def push_apart(centers: Floats, size: Floats, rounds: int = 60) -> Floats:
 
 
 def _outline(ax: Axes, place: Floats, size: float, n_all: int) -> None:
-    """Draw a ring around each borderline row, which is also visible without color."""
+    """Draw a ring around each borderline row, so that it can be recognized without color."""
     color = ax.xaxis.label.get_color()
     ring: dict[str, Any] = {"facecolors": "none", "edgecolors": color, "linewidths": 1.1, "zorder": 4}
     ax.scatter(place[:, 0], place[:, 1], s=3.2 * size, marker="o", label=f"borderline ({n_all:,})", **ring)

@@ -138,7 +138,7 @@ class Lexicon:
         return np.asarray(narrow @ self.vectors[used].astype(np.float64))
 
     def form(self, names: Sequence[str] | None) -> AffineForm:
-        """Return the form that maps frequencies to means; with ``names``, the means are in a named frame."""
+        """Return the form that maps frequencies to means, as a frame with columns ``names`` if given."""
         matrix = np.asarray(self.vectors, dtype=np.float64).T
         run = self.means if names is None else _Named(self.means, list(names))
         return AffineForm.of_columns(len(self.vectors)).map(run, matrix)

@@ -35,7 +35,7 @@ class WordTable:
 
     @classmethod
     def join(cls, parts: dict[int, WordTable]) -> WordTable:
-        """Join the tables of several blocks, keyed by first document; ``parts`` is empty afterward."""
+        """Join the tables of several blocks, keyed by their first document; ``parts`` is empty afterward."""
         ordered = [parts[start] for start in sorted(parts)]
         parts.clear()
         ends = _ends(np.concatenate([np.diff(part.ends) for part in ordered]))

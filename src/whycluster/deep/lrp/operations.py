@@ -75,7 +75,7 @@ _HANDLERS: dict[str, _Entry] = {}
 
 
 def _handles_outputs_of(names: str, keep: Keep = Keep.NOTHING) -> Callable[[MultiHandler], MultiHandler]:
-    """Register a handler for these operations that receives the relevance of all outputs."""
+    """Register, for these operations, a handler that receives the relevance of all outputs."""
 
     def register(handler: MultiHandler) -> MultiHandler:
         _HANDLERS.update({name: _Entry(handler, keep) for name in names.split()})
@@ -87,7 +87,7 @@ def _handles_outputs_of(names: str, keep: Keep = Keep.NOTHING) -> Callable[[Mult
 def _handles(
     names: str, keep: Keep = Keep.NOTHING, *, with_constant: Handler | None = None
 ) -> Callable[[Handler], Handler]:
-    """Register a handler for these operations that receives the relevance of the first output only.
+    """Register, for these operations, a handler that receives the relevance of the first output only.
 
     If ``with_constant`` is given, it is the handler for operations between a variable and a constant.
     """
