@@ -123,6 +123,12 @@ def test_columns_can_be_ignored(table: Path, capsys: pytest.CaptureFixture[str])
         (["TABLE", "--k", 3, "--seed", -1], "'--seed': -1 is not in the range 0<=x<=4294967295"),
         (["TABLE", "--k", 1], "--k must be auto or a number from 2 to 149, the number of rows; got 1"),
         (["TABLE", "--labels", "kind"], "--labels must name columns of the table, such as .*; got 'kind'"),
+        (
+            ["TABLE", "--labels", "who"],
+            "--labels: column 'who' must contain fewer clusters than half the number of rows; it contains "
+            "150 different values in 150 rows. Choose the column that contains the clusters, or omit "
+            "--labels to create new clusters.",
+        ),
         (["TABLE", "--k", 3, "--ignore", "kind"], "--ignore must name columns of the table.*got 'kind'"),
         (["TABLE", "--k", 3, "--methods", "magic"], "methods must be among 'random'.*; got 'magic'"),
         (["TABLE", "--k", 3, "--repeats", 0], "'--repeats': 0 is not in the range x>=1"),

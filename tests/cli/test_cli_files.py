@@ -340,6 +340,14 @@ MISTAKES: dict[str, tuple[str, bytes | None, list[str], str]] = {
         ["--labels", "b"],
         "--labels: column 'b' must contain at least two clusters; all rows are in 'x'.",
     ),
+    "identifiers as labels": (
+        "t.csv",
+        b"a,b\n" + b"".join(b"%d,c%d\n" % (i % 7, i // 2) for i in range(20)),
+        ["--labels", "b"],
+        "--labels: column 'b' must contain fewer clusters than half the number of rows; it contains 10 "
+        "different values in 20 rows. Choose the column that contains the clusters, or omit --labels to "
+        "create new clusters.",
+    ),
     "a gap among labels": (
         "t.csv",
         b"a,b\n1,x\n3,\n4,y\n",

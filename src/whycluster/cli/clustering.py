@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 _MOST_CLUSTERS_LISTED = 12
+_MANY_LABELS = 20  # in shorter tables, clusters may be as small as one row
 _TABS = {"\\t": "\t", "tab": "\t"}
 
 
@@ -283,6 +284,8 @@ def choose_columns(frame: pl.DataFrame, options: CommandOptions) -> list[str]:
     for option, name in (("--labels", options.labels), (options.id_option, options.id)):
         if name is not None:
             _check_single_column(option, name, frame)
+    if options.labels is not None:
+        _check_clusters(frame[options.labels])
     wanted = _parse_names(options.columns, frame.columns, "--columns") or set(frame.columns)
     unwanted = _parse_names(options.ignore, frame.columns, "--ignore") | {options.labels, options.id}
     chosen = [name for name in frame.columns if name in wanted and name not in unwanted]
@@ -297,6 +300,17 @@ def _check_single_column(option: str, name: str, frame: pl.DataFrame) -> None:
     dtype = frame[name].dtype
     if dtype.is_nested() or dtype == pl.Binary:
         raise InvalidInputError(f"{option} must be a column of single values; {name!r} has type {dtype}.")
+
+
+def _check_clusters(labels: pl.Series) -> None:
+    """Raise an error if labels look like identifiers: fitting a surrogate to them takes minutes."""
+    n_clusters = labels.drop_nulls().n_unique()
+    if len(labels) >= _MANY_LABELS and 2 * n_clusters >= len(labels):
+        raise InvalidInputError(
+            f"--labels: column {labels.name!r} must contain fewer clusters than half the number of rows; it "
+            f"contains {n_clusters} different values in {len(labels)} rows. Choose the column that contains "
+            "the clusters, or omit --labels to create new clusters."
+        )
 
 
 def _raise_no_column(frame: pl.DataFrame, options: CommandOptions) -> NoReturn:
