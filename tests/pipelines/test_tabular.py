@@ -10,6 +10,7 @@ import sys
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
+from time import process_time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from sklearn.datasets import make_blobs
 from sklearn.mixture import GaussianMixture
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
+from threadpoolctl import threadpool_limits
 
 import whycluster as wc
 from tests.optional import load_frame, optional
@@ -239,6 +241,53 @@ def test_the_curve_of_many_rows_is_that_of_a_sample(monkeypatch: pytest.MonkeyPa
     assert len(pipe["clusters"].labels_) == 500
     assert pipe.inertias_[1] < 0.5 * 500 * 4  # 100 rows of 4 columns that have a variance of 1
     assert pipeline(frame, random_state=1).inertias_ == pipe.inertias_
+
+
+def test_wide_tables_use_fewer_rows_for_the_curve(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tabular, "_CURVE_VALUES", 800)
+    monkeypatch.setattr(tabular, "_FEWEST_CURVE_ROWS", 100)
+    X, _ = make_blobs(500, n_features=16, centers=3, random_state=1)
+    for n_columns, n_rows in ((1, 500), (4, 200), (16, 100)):  # 100 rows is the minimum
+        frame = pd.DataFrame(X[:, :n_columns], columns=[f"x{i}" for i in range(n_columns)])
+        assert pipeline(frame).inertias_[1] == pytest.approx(n_rows * n_columns, rel=0.2)
+
+
+def slow_curve(X: Any) -> dict[int, float]:
+    """Fit one number of clusters after the other, on all rows."""
+    curve = {1: float(np.square(X - X.mean(axis=0)).sum())}
+    return curve | {k: KMeans(k, n_init=3, random_state=0).fit(X).inertia_ for k in range(2, 21)}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3))
+def test_the_curve_is_that_of_one_fit_after_the_other(seed: int) -> None:
+    X, _ = make_blobs(2000, n_features=5, centers=3 + 2 * seed, cluster_std=3.0, random_state=seed)
+    X[:, 0] = np.exp(X[:, 0] / 5)
+    X = StandardScaler().fit_transform(X)
+    with threadpool_limits(1):
+        slow = slow_curve(X)
+    pipe = pipeline(pd.DataFrame(X, columns=list("abcde")))
+    assert list(pipe.inertias_) == list(slow)
+    np.testing.assert_allclose(list(pipe.inertias_.values()), list(slow.values()), rtol=1e-9)
+    assert pipe["clusters"].n_clusters == tabular._elbow(slow, tabular._load_kneedle())
+
+
+@pytest.mark.slow
+def test_a_table_of_15000_rows_and_17_columns_takes_seconds() -> None:
+    X, _ = make_blobs(15_000, n_features=17, centers=7, cluster_std=6.0, random_state=0)
+    frame = pd.DataFrame(X, columns=[f"x{i}" for i in range(17)])
+    start = process_time()
+    pipe = pipeline(frame)
+    # About 1.5 s; threads that wait for each other took 40 s of two busy cores.
+    assert process_time() - start < 10
+    assert pipe["clusters"].n_clusters == 7
+
+
+def test_a_random_generator_gives_the_same_curve_in_any_order_of_the_threads() -> None:
+    frame = load_frame("iris").data
+    first, again = (pipeline(frame, random_state=np.random.RandomState(3)).inertias_ for _ in range(2))
+    assert first == again
+    assert first != pipeline(frame, random_state=np.random.RandomState(4)).inertias_
 
 
 def test_where_there_is_no_elbow_it_is_the_place_farthest_below_the_line() -> None:

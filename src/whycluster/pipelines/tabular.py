@@ -7,7 +7,8 @@ read, fill and weight columns one by one.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,9 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 from sklearn.utils import check_random_state
 from sklearn.utils.fixes import parse_version
+from threadpoolctl import ThreadpoolController
 
+from whycluster.core import blocks
 from whycluster.core.arrays import Floats
 from whycluster.core.errors import (
     ColumnWarning,
@@ -37,9 +40,12 @@ from whycluster.data.validation import check_integer
 from whycluster.pipelines.steps import READS_NAMES_OF_POLARS
 
 _CURVE_ROWS = 20_000  # maximum number of rows used to choose the number of clusters
+_CURVE_VALUES = 1_000_000  # tables with more than 50 encoded columns use fewer rows, ...
+_FEWEST_CURVE_ROWS = 5_000  # ... but at least this many
 _CURVE_STARTS = 3
 _STARTS = 10
 _MANY_ROWS = 100_000  # more rows are clustered in batches
+_SMALL_FIT = 20_000_000  # rows x columns x clusters up to which k-means does not gain from threads
 _MISSING = "missing"  # the category of missing values
 
 
@@ -85,9 +91,9 @@ def pipeline(
         version 1.9, scikit-learn does not see the column names of polars 2, and ``predict`` takes the columns
         in the order in which they were fitted. `explain` checks the names with all versions.
     n_clusters : number of clusters. None chooses the elbow of the inertia as a function of the number of
-        clusters (1, 2, ..., ``max_clusters``), found by kneedle on at most 20,000 rows. If there is no elbow,
-        None chooses the number at which the curve is farthest below the line between its ends, but at least
-        2.
+        clusters (1, 2, ..., ``max_clusters``), found by kneedle on at most 20,000 rows (fewer if there are
+        more than 50 encoded columns, but not fewer than 5,000). If there is no elbow, None chooses the number
+        at which the curve is farthest below the line between its ends, but at least 2.
     model : unfitted clustering estimator to use instead of ``KMeans`` (or ``MiniBatchKMeans``, for more than
         100,000 rows). The estimator sets its own number of clusters and ``random_state``, so ``n_clusters``
         must be None. A copy of the estimator is fitted.
@@ -151,6 +157,7 @@ def cluster_columns(
     find_elbow = _load_kneedle() if model is None and n_clusters is None else None
     columns, X = encode(classified, category_weight, max_categories)
     inertias: dict[int, float] = {}
+    small = False
     if find_elbow is not None:
         inertias = _inertias(np.asarray(X), max_clusters, random_state)
         n_clusters = _elbow(inertias, find_elbow)
@@ -159,7 +166,9 @@ def cluster_columns(
         many = len(X) > _MANY_ROWS
         kind, n_init = (MiniBatchKMeans, _CURVE_STARTS) if many else (KMeans, _STARTS)
         model = kind(n_clusters, n_init=n_init, random_state=random_state)
-    result = Pipeline([("columns", columns), ("clusters", clone(model).fit(X))])
+        small = not many and np.size(X) * model.n_clusters <= _SMALL_FIT
+    with _one_thread() if small else nullcontext():
+        result = Pipeline([("columns", columns), ("clusters", clone(model).fit(X))])
     result.left_out_, result.inertias_ = columns.left_out_, inertias
     return result
 
@@ -313,18 +322,21 @@ def _check_model(model: Any, n_clusters: Any) -> None:
 
 
 def _check_different(X: Floats, n_clusters: Any) -> None:
-    """Raise an error if there are fewer distinct rows than clusters.
-
-    Usually, checking the first rows is enough.
-    """
-    n_rows = 1000
-    while (different := len(np.unique(X[:n_rows], axis=0))) < n_clusters and n_rows < len(X):
-        n_rows *= 10
+    """Raise an error if there are fewer distinct rows than clusters."""
+    different = _count_different(X, n_clusters)
     if different < n_clusters:
         raise InvalidInputError(
             f"pipeline: n_clusters must be at most {different}, the number of distinct rows in frame; "
             f"got {n_clusters}."
         )
+
+
+def _count_different(X: Floats, enough: int) -> int:
+    """Count the distinct rows, or only those among the first rows if these are enough."""
+    n_rows = 1000
+    while (different := len(np.unique(X[:n_rows], axis=0))) < enough and n_rows < len(X):
+        n_rows *= 10
+    return different
 
 
 def _load_kneedle() -> Callable[[Floats, Floats], int | None]:
@@ -345,18 +357,47 @@ def _load_kneedle() -> Callable[[Floats, Floats], int | None]:
     return find
 
 
+def _openmp() -> Any:
+    return ThreadpoolController().select(user_api="openmp")
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Run k-means on the calling thread.
+
+    Otherwise, its threads wait for each other after every iteration. In small fits, this can take 40 times
+    as long as the iterations if other processes use the cores, and rounding depends on the threads' timing.
+    """
+    with blocks.single_threaded(), _openmp().limit(limits=1):
+        yield
+
+
 def _inertias(X: Floats, max_clusters: int, random_state: Any) -> dict[int, float]:
     """Return the inertia for every number of clusters, starting with 1 so that an elbow at 2 can be found."""
-    if len(X) > _CURVE_ROWS:
-        X = X[check_random_state(random_state).choice(len(X), _CURVE_ROWS, replace=False)]
-    result = {1: float(np.square(X - X.mean(axis=0)).sum())}
-    sizes = range(2, min(max_clusters, len(np.unique(X, axis=0))) + 1)
+    X = _curve_sample(X, random_state)
+    if isinstance(random_state, np.random.RandomState):  # threads would use it in any order
+        random_state = random_state.randint(np.iinfo(np.int32).max)
+    sizes = range(2, min(max_clusters, _count_different(X, max_clusters)) + 1)
+    found: dict[int, float] = {}
+    openmp = _openmp()
     with Progress("choosing the number of clusters", len(sizes)) as bar:
-        for size in sizes:
-            found = KMeans(size, n_init=_CURVE_STARTS, random_state=random_state).fit(X)
-            result[size] = float(found.inertia_)
+
+        def fit(task: int) -> None:
+            size = sizes[-1 - task]  # the largest takes longest and comes first
+            with openmp.limit(limits=1):  # only affects this thread
+                model = KMeans(size, n_init=_CURVE_STARTS, random_state=random_state).fit(X)
+            found[size] = float(model.inertia_)
             bar.step()
-    return result
+
+        blocks.each(fit, len(sizes))
+    return {1: float(np.square(X - X.mean(axis=0)).sum())} | {size: found[size] for size in sizes}
+
+
+def _curve_sample(X: Floats, random_state: Any) -> Floats:
+    n_rows = min(_CURVE_ROWS, max(_FEWEST_CURVE_ROWS, _CURVE_VALUES // X.shape[1]))
+    if len(X) <= n_rows:
+        return X
+    return np.asarray(X[check_random_state(random_state).choice(len(X), n_rows, replace=False)])
 
 
 def _elbow(inertias: dict[int, float], find: Callable[[Floats, Floats], int | None]) -> int:
