@@ -71,6 +71,25 @@ def test_every_entry_is_accounted_for(below: str, place: Path) -> None:
     assert len(entries) == len(READ) + len(HIDDEN) + len(SKIPPED) + 1  # and the loop, which adds no file
 
 
+@pytest.mark.parametrize(("pattern", "names"), [("*", ["a.csv"]), ("[!e]*", ["a.csv"]), ("**", None)])
+def test_a_folder_that_matches_a_pattern_is_read_or_warned_of(
+    pattern: str, names: list[str] | None, place: Path
+) -> None:
+    create(place, ["a.csv", "sub/b.csv", "deep/er/c.csv", "_hidden/d.csv", "z/.hidden"])
+    (place / "empty").mkdir()
+    if names is None:
+        found = find_parts(str(place / pattern), "explain")  # warnings are errors
+        assert [part.name for part in found] == ["a.csv", "deep/er/c.csv", "sub/b.csv"]
+        return
+    with pytest.warns(wc.FilesWarning) as warned:
+        found = find_parts(str(place / pattern), "explain")
+    assert [part.name for part in found] == names
+    assert [str(each.message) for each in warned] == [
+        "explain: skipped 2 folders that match the pattern, such as 'deep'. To read its files, pass the "
+        "folder, or a pattern that ends with '**'."
+    ]
+
+
 def test_every_skipped_entry_is_named(place: Path) -> None:
     for number, name in enumerate(SKIPPED):
         create(place / str(number), ["a.parquet", name])

@@ -313,9 +313,17 @@ def find_parts(data: Any, where: str) -> list[FilePart]:
             f"{where}: data must be a file, a folder, a pattern such as 'in/*.parquet', a list of these, or "
             f"a pyarrow Dataset; got {type(data).__name__}."
         )
-    paths, others = list[Path](), list[Path]()
+    paths, others, unread = list[Path](), list[Path](), list[Path]()
     for each in names:
-        paths += _files(each, where, others)
+        paths += _files(each, where, others, unread)
+    if unread:
+        warnings.warn(
+            f"{where}: skipped {count(len(unread), 'folder')} that match{'es' * (len(unread) == 1)} the "
+            f"pattern, such as {unread[0].as_posix()!r}. To read its files, pass the folder, or a pattern "
+            "that ends with '**'.",
+            FilesWarning,
+            stacklevel=3,
+        )
     if others:
         shown = ", ".join(repr(each.as_posix()) for each in others[:3])
         warnings.warn(
@@ -367,10 +375,11 @@ def _names(data: Any) -> list[str] | None:
     return [path if os.path.lexists(path) else os.path.expanduser(path) for path in paths]
 
 
-def _files(given: str, where: str, others: list[Path]) -> list[Path]:
+def _files(given: str, where: str, others: list[Path], unread: list[Path]) -> list[Path]:
     """Return the visible files that a path, a folder or a pattern matches.
 
-    Entries of a folder that are neither read nor hidden are added to ``others``.
+    Entries of a folder that are neither read nor hidden are added to ``others``, and folders that a pattern
+    matches without any of their files to ``unread``.
     """
     path = Path(given)
     if path.is_dir():
@@ -392,6 +401,9 @@ def _files(given: str, where: str, others: list[Path]) -> list[Path]:
     for each in found:
         _check_link(each, where)
     others += [each.relative_to(_root(given)) for each in found if not (each.is_file() or each.is_dir())]
+    above = {parent for each in found for parent in each.parents}
+    folders = [each for each in found if each.is_dir() and each not in above]
+    unread += [each.relative_to(_root(given)) for each in folders if any(_walk(each, where, []))]
     return [each for each in found if each.is_file()]
 
 
