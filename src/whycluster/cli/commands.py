@@ -317,7 +317,7 @@ def models(as_json: bool) -> None:
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run the command, print any error on one line, and return the exit code."""
-    from whycluster.cli.output import print_message
+    from whycluster.cli.output import print_message, print_traceback
 
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
@@ -328,6 +328,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return 0
     except BaseException as error:  # a panic in polars is not an Exception
         if "--debug" in given or isinstance(error, (SystemExit, GeneratorExit)):
+            if arguments is None:  # the process ends with this error
+                sys.excepthook = print_traceback
             raise
         message, code = _message_and_code(error)
         print_message(message)

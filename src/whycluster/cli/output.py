@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import sys
+import traceback
+from types import TracebackType
 
 LEGEND = """\
 share: fraction of the cluster's relevance. high, middle, low: rank of its mean among all clusters."""
@@ -45,6 +47,13 @@ def print_message(text: str) -> None:
     if sys.stderr is not None:
         line = _encodable(_escaped(" ".join(text.splitlines())), sys.stderr.encoding)
         print(f"whycluster: {line}", file=sys.stderr)
+
+
+def print_traceback(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """Print the traceback of an error to stderr, with control characters escaped."""
+    if sys.stderr is not None:
+        text = _escaped("".join(traceback.format_exception(kind, error, trace)).rstrip("\n"))
+        print(_encodable(text, sys.stderr.encoding), file=sys.stderr)
 
 
 def _escaped(text: str) -> str:
