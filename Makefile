@@ -1,7 +1,7 @@
 # make demo          install the package and explain the wine data, for a first look
 # make test          run all checks: format, lint, types, layers, doctests, README, docs, tests
 # make test-fast     the inner loop: the same checks, and the fast tests of the folders in FAST; about a minute
-# make faults        50 power cuts, 30 kills and 720 errors of the disk at random moments; takes five minutes
+# make faults        50 power cuts, 30 kills and 720 errors of the disk at random moments; takes eight minutes
 # make test-matrix   the tests on every Python, with the newest libraries and with the oldest ones; half an hour
 # make fuzz          fuzz all targets, or one: make fuzz TARGET=load RUNS=1000000 SEED=1
 # make fuzz-guided   fuzz one target with atheris, which looks for input that reaches new code

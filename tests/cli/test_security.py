@@ -6,6 +6,8 @@ import ast
 import csv
 import os
 import re
+import subprocess
+import sys
 import unicodedata
 from datetime import timedelta
 from pathlib import Path
@@ -15,8 +17,10 @@ import numpy as np
 import polars as pl
 import pytest
 
+import whycluster as wc
 from tests.cli.test_cli import invoke
 from whycluster.cli.writing import with_safe_cells
+from whycluster.core.energies import SquaredEnergy
 
 CONTROLS = "\x1b[31m\x07\x08\x9b31m\u202e\u2066\u200b\ufeff\r"
 FORMULAS = ["=1+1", "+1+1", "-1+1", "@SUM(A1)", "\t=1", "\r=1", "\uff1d1+1"]
@@ -80,6 +84,15 @@ def test_no_control_character_reaches_the_terminal(
         _, out, err = invoke(capsys, *arguments)
         assert r"\x1b[31m" in out + err
         assert invisible(out + err) == set()
+
+
+def test_no_control_character_of_a_traceback_reaches_the_terminal() -> None:
+    command = [sys.executable, "-m", "whycluster", "--debug", "explain", f"gone{CONTROLS}.csv"]
+    ended = subprocess.run(command, capture_output=True, encoding="utf-8", check=False)
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert ended.stderr.startswith("Traceback (most recent call last):\n")
+    assert ended.stderr.splitlines()[-1].startswith("whycluster.core.errors.InvalidInputError: gone\\x1b[31m")
+    assert invisible(ended.stderr) == set()
 
 
 def test_a_progress_bar_shows_control_characters_escaped(
@@ -159,12 +172,41 @@ def test_safe_cells_are_for_csv_only(
         "",
         "whycluster: --safe-cells works only with --out to a file of type .csv or .tsv.\n",
     )
-    assert invoke(capsys, "explain", table.parent, "--out", table.parent / "o", "--safe-cells") == (
+
+
+def test_safe_cells_of_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "in").mkdir()
+    frame = pl.DataFrame({"=a": clusters()["a"], "-b": clusters()["b"], "c": ["-x", "=y", "z"] * 20})
+    frame.write_parquet(tmp_path / "in" / "p.parquet")
+    common = ("explain", tmp_path / "in", "--out", tmp_path / "o", "--k", 3, "--quiet")
+    for options, quote in (((), ""), (("--safe-cells",), "'")):  # the second run only writes the summary
+        assert invoke(capsys, *common, *options)[0] == 0
+        with (tmp_path / "o" / "_summary.csv").open(newline="") as file:
+            rows = list(csv.DictReader(file))
+        assert {row["feature"] for row in rows} == {f"{quote}=a", f"{quote}-b", "c"}
+        assert any(row["mean_inside"].startswith("-") for row in rows)  # a number
+    assert pl.read_parquet(tmp_path / "o" / "p.parquet").columns[3:6] == ["=a", "-b", "c"]
+
+
+def test_safe_cells_need_a_summary(table: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ("--k", 3, "--out", table.with_name("o"), "--safe-cells", "--target", 0, "--quiet")
+    assert invoke(capsys, "explain", f"{table.parent}/*.csv", *options) == (
         2,
         "",
-        "whycluster: --safe-cells works only for a single table in memory, not for results in a folder. "
-        "Remove it.\n",
+        "whycluster: --safe-cells applies to the summary, which --target and --against leave out. Remove "
+        "it.\n",
     )
+
+
+def test_safe_cells_of_labels_in_a_summary(tmp_path: Path) -> None:
+    frame = pl.DataFrame(clusters())
+    frame.write_parquet(tmp_path / "p.parquet")
+    network = wc.TableNetwork(
+        SquaredEnergy(np.array([[0.0, 0], [5, 5], [10, 10]])), labels=["=x", "-y", "-1"]
+    )
+    wc.explain_dataset(network, tmp_path / "p.parquet", tmp_path / "o", output="both", safe_cells=True)
+    found = pl.read_csv(tmp_path / "o" / "_summary.csv")
+    assert {*found["cluster"]} == {"'=x", "'-y", "-1"}
 
 
 @pytest.mark.parametrize("exists", [True, False])

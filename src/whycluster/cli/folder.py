@@ -42,7 +42,6 @@ _SINGLE_TABLE_DEFAULTS = {
     "decimal": ".",
     "encoding": "utf-8",
     "missing": (),
-    "safe_cells": False,
 }
 _NEW_CLUSTERS_DEFAULTS = {"k": None, "ignore": ()}
 
@@ -63,6 +62,7 @@ def explain_folder(
     force: bool,
     quiet: bool,
     as_json: bool,
+    safe_cells: bool,
     **given: Any,
 ) -> None:
     """Cluster a sample of the rows or load a network, then explain all rows."""
@@ -81,6 +81,11 @@ def explain_folder(
         if not quiet:
             print_notes(clusters.left_out, clusters.ids, [*notes, *clusters.notes])
         query = read_query(clusters.network, given)
+        output = "both" if query["target"] is None and query["against"] is None else "rows"
+        if safe_cells and output == "rows":
+            raise InvalidInputError(
+                "--safe-cells applies to the summary, which --target and --against leave out. Remove it."
+            )
         if clusters.sample is not None:
             clusters.sample.save(out, overwrite=force, durable=durable)
         result = explain_dataset(
@@ -89,10 +94,11 @@ def explain_folder(
             out,
             columns=clusters.columns,
             id_columns=clusters.ids,
-            output="both" if query["target"] is None and query["against"] is None else "rows",
+            output=output,
             overwrite=force,
             invalid=invalid,
             durable=durable,
+            safe_cells=safe_cells,
             **query,
         )
     print_result((_as_json if as_json else _as_text)(result, clusters, top))

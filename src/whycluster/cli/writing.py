@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,12 +15,11 @@ from whycluster.core.errors import InvalidInputError
 from whycluster.data.arrays import transposed
 from whycluster.data.files import check_creatable, replacing
 from whycluster.data.frames import unique_name
+from whycluster.data.spreadsheets import FORMULA, NUMBER, safe_cell
 from whycluster.explanations.explanation import Explanation
 
 REPORT_SUFFIXES = (".html", ".htm")
 SPREADSHEET_SUFFIXES = (".csv", ".tsv")
-_FORMULA = r"^[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]"  # how formulas begin, also in full-width signs
-_NUMBER = r"^[-+]?[0-9]+(\.[0-9]*)?([eE][-+]?[0-9]+)?$"
 WRITERS: dict[str, Callable[[pl.DataFrame, Path], None]] = {
     # Relevance hardly compresses. Stronger compression saves 10% of the size but takes twice as long.
     ".parquet": lambda frame, path: frame.write_parquet(path, compression="snappy"),
@@ -101,8 +99,9 @@ def with_safe_cells(frame: pl.DataFrame) -> pl.DataFrame:
     """
     names: list[str] = []
     for name in frame.columns:
-        safe = f"'{name}" if re.match(_FORMULA, name) and not re.match(_NUMBER, name) else name
-        names.append(unique_name(safe, [*names, *(other for other in frame.columns if other != name)]))
+        names.append(
+            unique_name(safe_cell(name), [*names, *(other for other in frame.columns if other != name)])
+        )
     return pl.DataFrame(
         [
             _with_safe_values(column.rename(name))
@@ -115,7 +114,7 @@ def _with_safe_values(column: pl.Series) -> Any:
     if column.dtype not in (pl.String, pl.Categorical, pl.Enum):
         return column
     text = column.cast(pl.String)
-    is_formula = (text.str.contains(_FORMULA) & ~text.str.contains(_NUMBER)).fill_null(False)
+    is_formula = (text.str.contains(FORMULA) & ~text.str.contains(NUMBER)).fill_null(False)
     return text.zip_with(~is_formula, "'" + text)
 
 

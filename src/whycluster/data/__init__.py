@@ -13,5 +13,5 @@ Read in this order:
 - `frames`: results as data frames
 - `display`, `settings`, `progress`: text for messages and terminals
 - `registry`: functions of higher layers that objects of lower layers offer as methods
-- `files`, `validation`, `arrays`, `elementwise`: small helpers
+- `files`, `spreadsheets`, `validation`, `arrays`, `elementwise`: small helpers
 """

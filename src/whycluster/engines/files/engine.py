@@ -75,6 +75,7 @@ def explain_dataset(
     workers: int | str = "auto",
     overwrite: bool = False,
     durable: bool = True,
+    safe_cells: bool = False,
     **query: Unpack[QueryOptions],
 ) -> DatasetExplanation:
     """Explain a table of any size that is stored in files, and write the results to files.
@@ -106,6 +107,8 @@ def explain_dataset(
     overwrite : whether to replace the results of an earlier run, even one with a different model or options
     durable : sync files to disk before they get their final names, so that no finished result is lost if the
         power fails. Without this option, a resumed run recognizes damaged results and writes them again
+    safe_cells : in the summary file ``_summary.csv``, put ' before text that a spreadsheet would run as a
+        formula
     target, against, beta, rule, threshold, background : the query; see `whycluster.Query`. ``target`` and
         ``against`` are one cluster for all rows. ``beta="auto"`` requires a first pass over the files. A
         number makes that pass unnecessary, unless other quantities have to be measured, as for a PCA or the
@@ -164,7 +167,7 @@ def explain_dataset(
     with single_threaded(), state.opened(), _explaining_write_errors(folder):
         state.begin(facts, plan.settings, overwrite)
         plan = plan.with_settings(state.settings)
-        output_options = {"top": facts["top"], "output": output}
+        output_options = {"top": facts["top"], "output": output, "safe_cells": safe_cells}
         engine = FilesEngine.of(
             request, plan, state, model_columns, batch_rows=batch_rows, workers=workers, **output_options
         )
@@ -254,6 +257,7 @@ class FilesEngine(Engine[list[FilePart], FilePart, None, DatasetExplanation]):
         *,
         top: int | None,
         output: str,
+        safe_cells: bool,
         batch_rows: int | str,
         workers: int | str,
     ) -> FilesEngine:
@@ -262,7 +266,8 @@ class FilesEngine(Engine[list[FilePart], FilePart, None, DatasetExplanation]):
         n_rows = None if batch_rows == "auto" else min(int(batch_rows), MOST_ROWS)
         reader = BatchReader(plan, model.n_clusters, n_rows)
         arrow = request.arrow_format(top=top, dtype=plan.dtype, as_text=plan.as_text, taken=taken)
-        results = ResultFiles(plan, state, arrow, output, model, strict=request.invalid == "error")
+        strict = request.invalid == "error"
+        results = ResultFiles(plan, state, arrow, output, model, strict, safe_cells)
         reservoir = ReservoirSample(model.n_clusters, len(plan.columns))
         return cls(request, plan, results, pool, reader, reservoir)
 

@@ -16,6 +16,7 @@ from whycluster.core.errors import InvalidInputError, WhyClusterError
 from whycluster.data.display import count
 from whycluster.data.files import parse_json
 from whycluster.data.frames import as_column, build_frame
+from whycluster.data.spreadsheets import safe_cell
 from whycluster.engines.aggregates import QUANTILES, Aggregate
 from whycluster.engines.files.parts import FilePart
 from whycluster.engines.files.plan import (
@@ -131,6 +132,7 @@ class ResultFiles:
     output : "rows", "summary" or "both"
     model : the columns that the model takes
     strict : whether invalid rows are errors
+    safe_cells : whether to quote text in the summary that a spreadsheet would run as a formula
     """
 
     plan: RunPlan
@@ -139,6 +141,7 @@ class ResultFiles:
     output: str
     model: ModelColumns
     strict: bool
+    safe_cells: bool
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -229,6 +232,8 @@ class ResultFiles:
         import pyarrow.csv
 
         table = summary.to_frame("pyarrow")
+        if self.safe_cells:
+            table = _with_safe_cells(table)
         for name, values in _quantiles(aggregate).items():
             table = table.append_column(name, [summary.sorted(values)])
         with self.state.committing(), self.state.temporary(SUMMARY) as path:
@@ -279,6 +284,15 @@ class ResultFiles:
         names = [name for name in self.state.parts if name.endswith(".parquet") and name not in now]
         footers = {name: Footer.read(self.state.folder / name) for name in names}
         return {name: footer.run for name, footer in footers.items() if footer is not None}
+
+
+def _with_safe_cells(table: Any) -> Any:
+    import pyarrow as pa
+
+    for place, name in enumerate(table.column_names):
+        if pa.types.is_string(table.schema.types[place]):
+            table = table.set_column(place, name, [[safe_cell(text) for text in table[name].to_pylist()]])
+    return table
 
 
 def _aggregate_name(part: FilePart) -> str:
