@@ -408,6 +408,18 @@ MISTAKES: dict[str, tuple[str, bytes | None, list[str], str]] = {
         ["--delimiter", ";;"],
         "--delimiter must be a single ASCII character, or tab; got ';;'.",
     ),
+    "a word that is not UTF-8": (
+        "t.csv",
+        b"a,b\n1,2\n",
+        ["--missing", "\udcff"],
+        "--missing must be valid UTF-8; got '\\udcff'.",
+    ),
+    "a sign that is not UTF-8": (
+        "t.csv",
+        b"a,b\n1,2\n",
+        ["--delimiter", "\udcff"],
+        "--delimiter must be a single ASCII character, or tab; got '\\udcff'.",
+    ),
     "an encoding of no text": (
         "t.csv",
         b"a,b\n1,2\n",

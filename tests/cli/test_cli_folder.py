@@ -120,6 +120,11 @@ def test_a_saved_network_explains_a_folder_or_a_file_into_a_folder(
         ),
         (("--delimiter", ";", "--out", "{out}"), "--delimiter works only for a single table in memory"),
         (
+            ("--out", "{out}\udcff"),
+            "--out must be valid UTF-8, including the folders above it; got '{out}\\udcff'. Use another "
+            "name.",
+        ),
+        (
             ("--report", "x.html", "--out", "{out}"),
             "--report works only for a single table in memory",
         ),
@@ -142,7 +147,7 @@ def test_options_that_do_not_work_with_a_folder(
     filled = [option.format(out=tmp_path / "out", folder=folder) for option in options]
     code, _, error = invoke(capsys, "explain", folder, *filled, "--quiet")
     assert code == 2
-    assert message.format(folder=folder) in error
+    assert message.format(folder=folder, out=tmp_path / "out") in error
     assert not (tmp_path / "out").exists()
 
 

@@ -17,6 +17,7 @@ from whycluster.core.arrays import Codes
 from whycluster.core.errors import ColumnWarning, FidelityWarning, InvalidInputError
 from whycluster.data import display
 from whycluster.data.column_checks import LIKE_IDENTIFIER, ClassifiedColumns, classify_columns
+from whycluster.data.files import is_utf8
 from whycluster.data.progress import Progress
 from whycluster.data.settings import spelled_as
 from whycluster.explanations.explanation import Explanation
@@ -67,10 +68,13 @@ class CommandOptions:
                 "existing clusters. Use only one of these options."
             )
         delimiter = _TABS.get(given["delimiter"], given["delimiter"])
-        if delimiter is not None and len(delimiter.encode()) != 1:
+        if delimiter is not None and not (len(delimiter) == 1 and delimiter.isascii()):
             raise InvalidInputError(
                 f"--delimiter must be a single ASCII character, or tab; got {delimiter!r}."
             )
+        for word in given["missing"]:
+            if not is_utf8(word):
+                raise InvalidInputError(f"--missing must be valid UTF-8; got {word!r}.")
         id_column = given.get("id_column")
         format_options = {name: given[name] for name in ("decimal", "encoding", "missing", "sheet")}
         file = TableFile(given["file"], delimiter, **format_options, id=id_column)

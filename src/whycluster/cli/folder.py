@@ -19,7 +19,7 @@ from whycluster.cli.writing import WRITERS
 from whycluster.core.errors import FilesWarning, InvalidInputError, WhyClusterError
 from whycluster.data import display
 from whycluster.data.settings import spelled_as
-from whycluster.engines.files.engine import check_apart, explain_dataset
+from whycluster.engines.files.engine import check_out, explain_dataset
 from whycluster.engines.files.parts import PARQUET, FilePart, find_parts, is_pattern, load_pyarrow
 from whycluster.engines.files.plan import WHERE
 from whycluster.engines.files.results import DatasetExplanation
@@ -150,7 +150,7 @@ def _find_parts(data: str, out: Path) -> tuple[list[FilePart], list[str]]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", FilesWarning)
         parts = find_parts(data, "explain")
-    check_apart(out, data, parts)
+    check_out(out, data, parts)
     return parts, [str(warning.message).removeprefix("explain: ") for warning in caught]
 
 

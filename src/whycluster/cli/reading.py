@@ -24,6 +24,7 @@ from whycluster.core.errors import InvalidInputError, MissingDependencyError
 from whycluster.data import display
 from whycluster.data.column_checks import CODE, is_code, is_convertible
 from whycluster.data.column_kinds import ColumnKind, kinds_of_frame
+from whycluster.data.files import is_utf8
 from whycluster.data.missing import MISSING_WORDS
 
 _PREVIEW = 1 << 16  # number of bytes that are checked before a file is read
@@ -125,22 +126,13 @@ def read(file: TableFile) -> pl.DataFrame:
     return _with_dates(frame.with_columns(frame[name].cast(pl.String) for name in large))
 
 
-def is_utf8_path(path: Path) -> bool:
-    """Return whether a path is valid UTF-8, which polars requires."""
-    try:
-        str(path).encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
 def _check_file(file: TableFile) -> None:
     path = file.path
     if path.is_dir():
         file.fail("is a folder. Pass a file instead.")
     if not path.exists():
         file.fail("there is no such file.")
-    if not is_utf8_path(path):
+    if not is_utf8(str(path)):
         file.fail("must have a name in valid UTF-8, which polars requires. Rename it.")
     if not path.is_file():
         file.fail("is not a regular file but a pipe or a device. Save the data to a file first.")

@@ -10,10 +10,9 @@ from typing import Any
 import polars as pl
 
 from whycluster.cli.clustering import ClusteredTable, as_text
-from whycluster.cli.reading import is_utf8_path
 from whycluster.core.errors import InvalidInputError
 from whycluster.data.arrays import transposed
-from whycluster.data.files import check_creatable, replacing
+from whycluster.data.files import check_creatable, is_utf8, replacing
 from whycluster.data.frames import unique_name
 from whycluster.data.spreadsheets import FORMULA, NUMBER, safe_cell
 from whycluster.explanations.explanation import Explanation
@@ -41,7 +40,7 @@ def check_target(path: Path, option: str, suffixes: tuple[str, ...], table: Path
 
 
 def _check_place(path: Path, option: str, table: Path, force: bool) -> None:
-    if not is_utf8_path(path.resolve()):
+    if not is_utf8(str(path.resolve())):
         raise InvalidInputError(
             f"{option}: {path} must be valid UTF-8, including its folders. Use another name."
         )

@@ -44,6 +44,15 @@ def as_path(path: Any, where: str, name: str = "path", what: str = "a file") -> 
     return Path(given)
 
 
+def is_utf8(text: str) -> bool:
+    """Return whether a text is valid UTF-8; paths and arguments of a command may not be."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 @contextmanager
 def replacing(path: Path, new: bool = False) -> Iterator[Path]:
     """Yield a temporary path next to ``path``; on success, replace ``path`` with the file written there.

@@ -26,7 +26,7 @@ from whycluster.core.blocks import InOrder, single_threaded
 from whycluster.core.errors import FilesWarning, InvalidInputError
 from whycluster.data.arrays import is_real
 from whycluster.data.display import count, cut
-from whycluster.data.files import as_path
+from whycluster.data.files import as_path, is_utf8
 from whycluster.data.settings import setting
 from whycluster.data.validation import check_integer, invalid_choice
 from whycluster.engines.aggregates import Aggregate, ReservoirSample
@@ -142,7 +142,7 @@ def explain_dataset(
         )
     folder = as_path(out, WHERE, setting("out"), "a folder").expanduser()
     parts = find_parts(data, WHERE)
-    check_apart(folder, data, parts)
+    check_out(folder, data, parts)
     model_columns = ModelColumns.of(request.network)
     request = replace(request, network=model_columns.network)
     plan = make_plan(model_columns, parts, columns, id_columns)
@@ -184,9 +184,17 @@ def _check_options(top: Any, output: Any, batch_rows: Any, workers: Any) -> None
             check_integer(value, 1, WHERE, name, "'auto' or ")
 
 
-def check_apart(folder: Path, data: Any, parts: list[FilePart]) -> None:
-    """Raise an error if results would be written among the data, where the next run would read them."""
+def check_out(folder: Path, data: Any, parts: list[FilePart]) -> None:
+    """Raise an error if results would be written among the data, where the next run would read them.
+
+    pyarrow requires that the path is valid UTF-8.
+    """
     place = folder.resolve()
+    if not is_utf8(str(place)):
+        raise InvalidInputError(
+            f"{WHERE}: {setting('out')} must be valid UTF-8, including the folders above it; got "
+            f"{str(folder)!r}. Use another name."
+        )
     around = any(part.path is not None and place in part.path.resolve().parents for part in parts)
     if around or would_read(data, folder):
         raise InvalidInputError(
