@@ -77,8 +77,12 @@ class ObjectTable(Table):
         return values
 
     def _series(self, column: int) -> nw.Series[Any]:
-        series: nw.Series[Any] = nw.from_native(self.native, eager_only=True)[:, column]
-        return series
+        return self._all_series[column]
+
+    @cached_property
+    def _all_series(self) -> list[nw.Series[Any]]:
+        """The columns of the frame; wrapping the frame anew for each column takes long if there are many."""
+        return list(nw.from_native(self.native, eager_only=True).iter_columns())
 
     def _select(self, rows: Codes) -> Any:
         if isinstance(self.native, np.ndarray):
