@@ -42,23 +42,68 @@ def with_cells(native: Any, rows: Codes, columns: Codes, values: Sequence[Any], 
         array = native.astype(dtype if native.dtype.kind in "fiub" else object)
         array[rows, columns] = values
         return array
-    frame, series = nw.from_native(native, eager_only=True), []
-    for column in np.unique(columns).tolist():
-        chosen = np.flatnonzero(columns == column).tolist()
-        new = {int(rows[i]): values[i] for i in chosen}
-        series.append(_column_with_cells(frame[:, column], new, native))
-    return frame.with_columns(*series).to_native()
+    new: dict[int, dict[int, Any]] = {}
+    for row, column, value in zip(rows.tolist(), columns.tolist(), values, strict=True):
+        new.setdefault(column, {})[row] = value
+    return _frame_with_cells(native, new)
 
 
-def _column_with_cells(column: nw.Series[Any], new: dict[int, Any], frame: Any) -> nw.Series[Any]:
-    cells = column.to_list()
+def _frame_with_cells(native: Any, new: dict[int, dict[int, Any]]) -> Any:
+    """Return a copy of a frame with new cells, given by column and row.
+
+    Wide frames have thousands of columns of a few types, so that whatever depends on the type is done once.
+    """
+    frame = nw.from_native(native, eager_only=True)
+    columns, wider = _native_columns(frame), _WiderTypes()
+    for column, cells in new.items():
+        columns[column] = _column_with_cells(columns[column], cells, wider, native)
+    if frame.implementation.is_pandas():
+        made = type(native)(dict(enumerate(columns)), index=native.index)
+        made.columns = native.columns
+        return made
+    if frame.implementation.is_polars():
+        return native.with_columns([columns[column] for column in new])
+    return type(native).from_arrays(columns, names=native.column_names)
+
+
+def _native_columns(frame: nw.DataFrame[Any]) -> list[Any]:
+    native: Any = frame.to_native()
+    if frame.implementation.is_pandas():
+        return [column for _, column in native.items()]
+    return list(native.get_columns() if frame.implementation.is_polars() else native.columns)
+
+
+class _WiderTypes:
+    """The native types that can hold values which the columns' own types cannot."""
+
+    def __init__(self) -> None:
+        self._known: dict[Any, tuple[Any, bool]] = {}
+
+    def for_value(self, column: Any, value: Any, has_decimals: bool) -> tuple[Any, bool]:
+        """Return the type that can hold a value, and whether it is a float instead of the column's type."""
+        is_float = isinstance(value, float)
+        key = _type_of(column), is_float, has_decimals
+        if key not in self._known:
+            series: nw.Series[Any] = nw.from_native(column, series_only=True, allow_series=True)
+            like = _able_to_hold(series, value, has_decimals)
+            becomes_float = like.dtype != series.dtype and like.dtype.is_float()
+            self._known[key] = _type_of(like.to_native()), becomes_float
+        return self._known[key]
+
+
+def _type_of(column: Any) -> Any:
+    return column.type if hasattr(column, "type") else column.dtype
+
+
+def _column_with_cells(column: Any, new: dict[int, Any], wider: _WiderTypes, frame: Any) -> Any:
+    cells = column.to_pylist() if hasattr(column, "to_pylist") else column.to_list()
     has_decimals = any(isinstance(cell, Decimal) for cell in cells)
-    like = _able_to_hold(column, next(iter(new.values())), has_decimals)
-    if like.dtype != column.dtype and like.dtype.is_float():
+    dtype, becomes_float = wider.for_value(column, next(iter(new.values())), has_decimals)
+    if becomes_float:
         cells = [None if cell is None else float(cell) for cell in cells]
     for row, value in new.items():
         cells[row] = value
-    return _series_like(like, cells, frame).alias(column.name)
+    return _series_of(column, cells, dtype, frame)
 
 
 def _able_to_hold(series: nw.Series[Any], value: Any, has_decimals: bool) -> nw.Series[Any]:
@@ -72,18 +117,15 @@ def _able_to_hold(series: nw.Series[Any], value: Any, has_decimals: bool) -> nw.
     return empty.cast(nw.Float64()) if is_narrow and isinstance(value, float) else empty
 
 
-def _series_like(like: nw.Series[Any], cells: list[Any], frame: Any) -> nw.Series[Any]:
-    """Return a new column with these cells and exactly the type of ``like``.
+def _series_of(column: Any, cells: list[Any], dtype: Any, frame: Any) -> Any:
+    """Return a new column with these cells and exactly this type.
 
     A new column is built because few types allow setting cells in place.
     """
-    native: Any = like.to_native()
-    if like.implementation.is_pyarrow():
+    if hasattr(column, "to_pylist"):
         import pyarrow as pa
 
-        made = pa.chunked_array([cells], native.type)
-    elif like.implementation.is_polars():
-        made = type(native)(native.name, cells, native.dtype)
-    else:
-        made = type(native)(cells, index=frame.index, dtype=native.dtype)
-    return nw.from_native(made, series_only=True)
+        return pa.chunked_array([cells], dtype)
+    if hasattr(frame, "iloc"):
+        return type(column)(cells, index=frame.index, dtype=dtype)
+    return type(column)(column.name, cells, dtype)

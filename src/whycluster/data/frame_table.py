@@ -85,13 +85,19 @@ class FrameTable(Table):
 
 
 def without_frame(table: Table) -> Table:
-    """Return a table with its rows in an array if all columns of its frame share one float type."""
-    if not isinstance(table, FrameTable) or not table.one_float:
+    """Return the rows as an array if they are in a frame whose numbers an array can hold as they are."""
+    rows = table.raw if table.raw is not None and table.is_plain else table
+    if not isinstance(rows, FrameTable) or not (rows.one_float or _fits_float64(rows.frame.schema)):
         return table
-    values = table.to_array().astype(table.dtype)
+    values = rows.to_array().astype(rows.dtype)
     n_rows, n_features = values.shape
-    names, where, name = table.feature_names, table.where, table.name
-    return ArrayTable(values, n_rows, n_features, names, table.dtype, where, name)
+    names, where, name = rows.feature_names, rows.where, rows.name
+    return ArrayTable(values, n_rows, n_features, names, rows.dtype, where, name)
+
+
+def _fits_float64(schema: nw.Schema) -> bool:
+    """Return whether all columns hold integers or float64; float32 and decimals would not be rounded."""
+    return all(dtype.is_integer() or dtype == nw.Float64() for dtype in set(schema.values()))
 
 
 def numbers_of(series: nw.Series[Any]) -> NDArray[Any]:

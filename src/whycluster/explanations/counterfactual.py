@@ -12,9 +12,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
-from decimal import Decimal
-from functools import cached_property
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -24,14 +22,14 @@ from whycluster.core.arrays import Codes, Floats
 from whycluster.core.energies import Energy
 from whycluster.core.errors import InvalidInputError
 from whycluster.data import display
-from whycluster.data.arrays import evenly_spaced, is_real
-from whycluster.data.days import to_days
-from whycluster.data.frame_table import without_frame
+from whycluster.data.arrays import evenly_spaced
 from whycluster.data.frames import as_column, build_frame
 from whycluster.data.labels import cluster_name, is_noise
 from whycluster.data.missing import is_missing
 from whycluster.data.table import Table
-from whycluster.explanations.half_spaces import HalfSpaceModel, HalfSpaces, least_step, least_steps_along
+from whycluster.explanations.cell_values import CATEGORY, MISSING, NONLINEAR, apart, moved, outside
+from whycluster.explanations.changeable_row import FLAT, ChangeableRow, changeable_row
+from whycluster.explanations.half_spaces import HalfSpaces, least_step, least_steps_along
 
 WHERE = "counterfactual"
 
@@ -39,25 +37,10 @@ WHERE = "counterfactual"
 # enough after all values have been rounded to the types of their columns is used.
 _MARGINS = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2)
 _TIE = 1e-3  # a row on a hyperplane is moved as if it were this fraction of the centroids' distance away
-_FLAT = 1e-12  # a smaller relative slope is rounding error, so the hyperplane is parallel to the column
-# Trial steps to test whether a column is only scaled, as multiples of the column's spread
-_STEPS = np.array([2.0**-6, 0.5, 3.0, 40.0])
-_MOST_DAYS = 20_000.0  # the largest trial step for dates; some calendars end in 2262
-_ROUNDING = {4: 1e-2, 8: 1e-6}  # tolerance by bytes per number
 _SAMPLE = 256  # rows from which values of nonlinear columns are taken
 _MOST_TRIED = 1000  # categories per column; columns with more categories hold free text
 _ROUNDS, _PARTS = 3, 1000  # rounds and steps of a search between two values, to 10^-9 of their difference
-_MOST_CELLS = 1 << 20  # number of cells that are tried at once
-_DAY = dt.timedelta(days=1)
 _OUTSIDE = "outside the data"
-
-_CATEGORY, _WHOLE_DAYS, _MISSING, _NONLINEAR, _UNUSED = (
-    "category",
-    "whole days",
-    "missing",
-    "nonlinear",
-    "unused",
-)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -226,9 +209,10 @@ def find(
     ranges : (2, d) the smallest and the largest value of each column, in days for dates
     name : the name of the row
     """
-    subject = _subject(energy, table, row, _positions(within, table.feature_names), ranges)
-    to = subject.nearest(cluster) if to is None else to
-    half_spaces = subject.model.half_spaces(subject.x, to)
+    allowed = _positions(within, table.feature_names)
+    subject = changeable_row(energy, table, row, allowed, ranges, WHERE)
+    to = _nearest(subject, cluster) if to is None else to
+    half_spaces = subject.half_spaces(to)
     if half_spaces.unbeatable.size:
         raise InvalidInputError(
             f"{WHERE}: to must be a cluster that a row can be in; no row is ever in {labels.tolist()[to]!r}, "
@@ -236,7 +220,7 @@ def find(
             "ties."
         )
     after, distance = _all_at_once(subject, half_spaces, to)
-    change = np.array([_apart(a, b) for a, b in zip(after, subject.cells, strict=True)])
+    change = np.array([apart(a, b) for a, b in zip(after, subject.cells, strict=True)])
     single, single_distance = _one_by_one(subject, half_spaces, to)
     for column, (value, far) in _tried(subject, table, to).items():
         single[column], single_distance[column] = value, far
@@ -251,8 +235,8 @@ def find(
         distance=distance,
         single=single,
         single_distance=single_distance,
-        outside=_outside(after, ranges),
-        single_outside=_outside(single, ranges),
+        outside=outside(after, ranges),
+        single_outside=outside(single, ranges),
         held={table.feature_names[column]: why for column, why in sorted(subject.held.items())},
         feature_names=table.feature_names,
         _name=name,
@@ -279,251 +263,6 @@ def _positions(within: Any, names: list[Hashable]) -> Codes:
     return np.unique([names.index(name) for name in chosen])
 
 
-@dataclass(frozen=True)
-class _Subject:
-    """A row and the ways in which its columns can be changed.
-
-    Attributes
-    ----------
-    model : the model that assigns the row
-    table : a table of this row only
-    cells : (d,) its values
-    x : (D,) its inputs to the model
-    rate : (D,) the derivative of each input with respect to its column, or 0 if the input is constant or
-        nonlinear
-    allowed : the columns that may change
-    held : the allowed columns that cannot change freely, each with the reason
-    """
-
-    model: HalfSpaceModel
-    table: Table
-    cells: NDArray[Any]
-    x: Floats
-    allowed: Codes
-    rate: Floats
-    held: dict[int, str]
-
-    @cached_property
-    def weight(self) -> Floats:
-        """(d,) how much a change of 1 in each column counts, or 0 if the column is not linear."""
-        weight = np.zeros(len(self.cells))
-        moved = self.rate != 0.0
-        np.add.at(weight, self.model.source[moved], np.square(self.model.step_scale * self.rate)[moved])
-        return np.asarray(np.sqrt(weight))
-
-    @property
-    def linear(self) -> Codes:
-        """The allowed columns in which the distance to hyperplanes is linear."""
-        return self.allowed[self.weight[self.allowed] > 0.0]
-
-    @property
-    def free(self) -> Codes:
-        """The linear columns that can take any value."""
-        return np.array([column for column in self.linear.tolist() if column not in self.held], dtype=np.intp)
-
-    def slopes(self, half_spaces: HalfSpaces, columns: Codes) -> Floats:
-        """Return the derivatives of each h, (J, C), with respect to the columns in the model's units."""
-        by_column = np.zeros((len(self.cells), len(half_spaces.h)))
-        moved, counts = self.rate != 0.0, self.model.step_scale > 0.0
-        np.add.at(by_column, self.model.source[moved], (half_spaces.slopes * self.rate).T[moved])
-        g = (by_column[columns] / self.weight[columns][:, None]).T
-        whole = np.linalg.norm(half_spaces.slopes[:, counts] / self.model.step_scale[counts], axis=1)
-        return np.where(np.abs(g) > _FLAT * whole[:, None], g, 0.0)
-
-    def rounding(self, x: Floats, to: int) -> Floats:
-        """Return, for each row, how large h must be to exceed rounding errors in the table's dtype, (n,)."""
-        return self.model.rounding(x, self.model.half_spaces(self.x, to), self.table.dtype)
-
-    def nearest(self, cluster: int) -> int:
-        """Return the cluster that the smallest change of free columns leads to if the row is in ``cluster``.
-
-        The shortest way out of a cluster crosses its nearest hyperplane, regardless of where the other
-        hyperplanes are.
-        """
-        half_spaces, columns = self.model.half_spaces(self.x, cluster), self.free
-        g = self.slopes(half_spaces, columns)
-        sizes = np.linalg.norm(g, axis=1)
-        far = np.divide(half_spaces.h, sizes, out=np.full(len(sizes), np.inf), where=sizes > 0.0)
-        first = int(np.argmin(far))
-        _, strongest = self.model.strongest(self.x)
-        if not np.isfinite(far[first]):
-            return strongest
-        step = -(far[first] + _beyond(far[first], sizes[first], _MARGINS[0])) / sizes[first] * g[first]
-        change = np.zeros(len(self.cells))
-        change[columns] = step / self.weight[columns]
-        found, _ = self.model.strongest(self.x + self.rate * change[self.model.source])
-        return strongest if found == cluster else found
-
-    def changed(self, rows: Codes, columns: Codes, values: Sequence[Any]) -> Table:
-        """Return a table of copies of the row, with these values in the given cells of the copies."""
-        copies = self.table.take(np.zeros(int(rows[-1]) + 1, dtype=np.intp))
-        return copies.put(rows, columns, values)
-
-    def distances(self, changed: Table, to: int) -> Floats:
-        """Return how far copies of the row were moved, (n,), or infinity for those not in cluster ``to``."""
-        try:
-            x = self.model.read(changed)
-        except InvalidInputError:  # the steps do not accept such values
-            return np.full(changed.n_rows, np.inf)
-        far = np.linalg.norm((x - self.x) * self.model.step_scale, axis=1)
-        inside = (self.model.assign(x) == to) & np.isfinite(far)
-        if self.table.dtype != np.float64:
-            inside &= self.model.evidence(x, to) >= self.rounding(x, to)
-        return np.where(inside, far, np.inf)
-
-    def try_each(self, columns: Codes, values: Sequence[Any], to: int) -> Floats:
-        """Return how far each of these values alone moves the row, or infinity if the value is not enough."""
-        size = max(1, _MOST_CELLS // len(self.cells))
-        found = [np.empty(0)]
-        for start in range(0, len(columns), size):
-            some = columns[start : start + size]
-            changed = self.changed(np.arange(len(some)), some, values[start : start + size])
-            found.append(self.distances(changed, to))
-        return np.concatenate(found)
-
-
-def _subject(energy: Energy, table: Table, row: int, allowed: Codes, ranges: Floats) -> _Subject:
-    """Return a row of a table, with the ways in which its columns can change."""
-    model = HalfSpaceModel.of(energy, WHERE)
-    one = without_frame(table.take(np.array([row])))  # setting cells of frames takes much longer
-    cells = np.empty(table.n_features, dtype=object)
-    cells[:] = one.cells(0)
-    held = {column: why for column in allowed.tolist() if (why := _why_held(cells[column]))}
-    movable = np.array(
-        [c for c in allowed.tolist() if held.get(c, _WHOLE_DAYS) == _WHOLE_DAYS], dtype=np.intp
-    )
-    fixed = _Subject(model, one, cells, model.read(one)[0], allowed, np.zeros(len(model.source)), held)
-    if table.is_plain:
-        return replace(fixed, rate=np.isin(model.source, movable).astype(np.float64))
-    rate = _rates(fixed, movable, _spread(ranges, cells))
-    own = {column: rate[model.source == column] for column in movable.tolist()}
-    nonlinear = {column: _NONLINEAR for column, rates in own.items() if np.isnan(rates).any()}
-    unused = {column: _UNUSED for column, rates in own.items() if not rates.any()}
-    return replace(fixed, rate=np.nan_to_num(rate), held=held | nonlinear | unused)
-
-
-def _why_held(value: Any) -> str:
-    """Return why a value of this type cannot change freely, or "" if it can."""
-    if is_missing(value):
-        return _MISSING
-    if isinstance(value, (dt.datetime, dt.timedelta, Decimal)) or is_real(value):
-        return ""
-    return _WHOLE_DAYS if isinstance(value, dt.date) else _CATEGORY
-
-
-def _spread(ranges: Floats, cells: NDArray[Any]) -> Floats:
-    """Return the range of each column, (d,), or the absolute value if the column is constant."""
-    apart = ranges[1] - ranges[0]
-    size = np.array([abs(float(value)) if is_real(value) else 1.0 for value in cells])
-    return np.where(np.isfinite(apart) & (apart > 0.0), apart, np.where(size > 0.0, size, 1.0))
-
-
-def _rates(subject: _Subject, columns: Codes, spread: Floats) -> Floats:
-    """Return the derivatives of the inputs with respect to these columns, (D,), or NaN if nonlinear.
-
-    Every column is moved by small and by large steps. If a column is only scaled, its own inputs move in
-    proportion, and no other inputs move.
-    """
-    model, n_steps = subject.model, 2 * len(_STEPS)
-    rate = np.zeros(len(model.source))
-    size = max(1, _MOST_CELLS // (n_steps * max(len(model.source), len(subject.cells))))
-    if len(columns) > size:
-        parts = np.array_split(columns, -(-len(columns) // size))
-        return np.asarray(sum(_rates(subject, part, spread) for part in parts))
-    found = _moves(subject, columns, spread)
-    if found is None and len(columns) > 1:
-        return np.asarray(sum(_rates(subject, half, spread) for half in np.array_split(columns, 2)))
-    if found is None:
-        rate[model.source == columns[0]] = np.nan
-        return rate
-    for column, step, move in zip(columns.tolist(), *found, strict=True):
-        own = model.source == column
-        rate[own] = _in_proportion(step, move, own, _ROUNDING[subject.table.dtype.itemsize])
-    return rate
-
-
-def _moves(subject: _Subject, columns: Codes, spread: Floats) -> tuple[Floats, Floats] | None:
-    """Return trial steps for each column, (C, S), and the resulting changes of the inputs, (C, S, D).
-
-    Return None if the pipeline does not accept a trial value.
-    """
-    steps = np.concatenate([-_STEPS, _STEPS])
-    if not columns.size:
-        return np.empty((0, len(steps))), np.empty((0, len(steps), len(subject.x)))
-    values: list[Any] = []
-    by: list[float] = []
-    for column in columns.tolist():
-        cell = subject.cells[column]
-        most = np.inf if is_real(cell) else _MOST_DAYS
-        values += [_moved(cell, step) for step in np.clip(steps * spread[column], -most, most).tolist()]
-        by += [_apart(value, cell) for value in values[-len(steps) :]]
-    if any(value is None for value in values):
-        return None
-    changed = subject.changed(np.arange(len(values)), np.repeat(columns, len(steps)), values)
-    try:
-        moved = subject.model.read(changed) - subject.x
-    except InvalidInputError:
-        return None
-    shape = len(columns), len(steps)
-    return np.reshape(by, shape), moved.reshape(*shape, -1)
-
-
-def _in_proportion(step: Floats, move: Floats, own: NDArray[np.bool_], rounding: float) -> Floats:
-    """Return the derivatives of a column's own inputs.
-
-    They are NaN if these inputs do not change linearly with the column, or if other inputs change too.
-    """
-    with np.errstate(invalid="ignore", over="ignore"):
-        rate = step @ move / (step @ step)
-        most = np.abs(move).max(axis=0)
-        uneven = np.abs(move - step[:, None] * rate).max(axis=0)
-        alone = (most[~own] <= rounding * most[own].max(initial=0.0)).all()
-        even = (uneven[own] <= rounding * most[own]).all()
-    return np.asarray(rate[own]) if alone and even else np.full(int(own.sum()), np.nan)
-
-
-def _moved(value: Any, by: float) -> Any:
-    """Return a number or date plus a step, or None on overflow.
-
-    Steps of dates are in days, rounded up for dates without a time.
-    """
-    if not isinstance(value, (dt.date, dt.timedelta)):
-        return float(value) + by
-    whole = isinstance(value, dt.date) and not isinstance(value, dt.datetime)
-    step, zone = dt.timedelta(days=math.copysign(math.ceil(abs(by)), by) if whole else by), _zone(value)
-    try:
-        return value + step if zone is None else (_in_utc(value) + step).astimezone(zone)
-    except (OverflowError, ValueError):
-        return None
-
-
-def _apart(after: Any, before: Any) -> float:
-    """Return the difference of two numbers (for dates, in days), or NaN if ``after`` is None."""
-    if after is before:
-        return 0.0
-    if after is None:
-        return math.nan
-    if not isinstance(after, (dt.date, dt.timedelta)):
-        return float(after) - float(before)
-    return float((_in_utc(after) - _in_utc(before)) / _DAY)
-
-
-def _zone(value: Any) -> dt.tzinfo | None:
-    return value.tzinfo if isinstance(value, dt.datetime) else None
-
-
-def _in_utc(value: Any) -> Any:
-    """Return a datetime in UTC, since Python's arithmetic within a time zone ignores clock changes."""
-    return value if _zone(value) is None else value.astimezone(dt.timezone.utc)
-
-
-def _outside(values: NDArray[Any], ranges: Floats) -> NDArray[np.bool_]:
-    """Return which numbers and dates are outside these ranges."""
-    days = (to_days(v) if isinstance(v, (dt.date, dt.timedelta)) else v for v in values)
-    numbers = np.array([float(v) if is_real(v) else math.nan for v in days])
-    return np.asarray((numbers < ranges[0]) | (numbers > ranges[1]))
-
-
 def _format_cell(value: Any) -> str:
     """Format a value as in an explanation, except that datetimes are shown to the minute."""
     timed = isinstance(value, dt.datetime) and value.time() != dt.time()
@@ -535,7 +274,28 @@ def _beyond(distance: Any, size: Any, margin: float) -> Any:
     return margin * np.maximum(distance, _TIE * size)
 
 
-def _all_at_once(subject: _Subject, half_spaces: HalfSpaces, to: int) -> tuple[NDArray[Any], float]:
+def _nearest(subject: ChangeableRow, cluster: int) -> int:
+    """Return the cluster that the smallest change of free columns leads to if the row is in ``cluster``.
+
+    The shortest way out of a cluster crosses its nearest hyperplane, regardless of where the other
+    hyperplanes are.
+    """
+    half_spaces, columns = subject.half_spaces(cluster), subject.free
+    g = subject.slopes(half_spaces, columns)
+    sizes = np.linalg.norm(g, axis=1)
+    far = np.divide(half_spaces.h, sizes, out=np.full(len(sizes), np.inf), where=sizes > 0.0)
+    first = int(np.argmin(far))
+    _, strongest = subject.model.strongest(subject.x)
+    if not np.isfinite(far[first]):
+        return strongest
+    step = -(far[first] + _beyond(far[first], sizes[first], _MARGINS[0])) / sizes[first] * g[first]
+    change = np.zeros(len(subject.cells))
+    change[columns] = step / subject.weight[columns]
+    found, _ = subject.model.strongest(subject.x + subject.rate * change[subject.model.source])
+    return strongest if found == cluster else found
+
+
+def _all_at_once(subject: ChangeableRow, half_spaces: HalfSpaces, to: int) -> tuple[NDArray[Any], float]:
     """Return the values after the smallest change of all free columns, (d,), and the size of the change.
 
     If no change is enough, the values are None and the size is infinite.
@@ -552,9 +312,9 @@ def _all_at_once(subject: _Subject, half_spaces: HalfSpaces, to: int) -> tuple[N
         step = least_step(g, beyond - half_spaces.h)
         if step is None:
             return nothing
-        moving = np.flatnonzero(np.abs(step) > _FLAT * np.linalg.norm(step))
+        moving = np.flatnonzero(np.abs(step) > FLAT * np.linalg.norm(step))
         by = (step / subject.weight[columns])[moving]
-        values = [_moved(subject.cells[c], b) for c, b in zip(columns[moving], by.tolist(), strict=True)]
+        values = [moved(subject.cells[c], b) for c, b in zip(columns[moving], by.tolist(), strict=True)]
         if not values or any(value is None for value in values):
             return nothing
         changed = subject.changed(np.zeros(len(moving), dtype=np.intp), columns[moving], values)
@@ -567,7 +327,7 @@ def _all_at_once(subject: _Subject, half_spaces: HalfSpaces, to: int) -> tuple[N
     return nothing
 
 
-def _one_by_one(subject: _Subject, half_spaces: HalfSpaces, to: int) -> tuple[NDArray[Any], Floats]:
+def _one_by_one(subject: ChangeableRow, half_spaces: HalfSpaces, to: int) -> tuple[NDArray[Any], Floats]:
     """For each linear column, return the nearest value that moves the row to cluster ``to`` by itself.
 
     The results are the values, (d,), and their distances, (d,).
@@ -583,7 +343,7 @@ def _one_by_one(subject: _Subject, half_spaces: HalfSpaces, to: int) -> tuple[ND
         steps = least_steps_along(g, beyond + need)
         by = (steps / subject.weight[columns]).tolist()
         values = [
-            None if math.isnan(b) else _moved(subject.cells[c], b) for c, b in zip(columns, by, strict=True)
+            None if math.isnan(b) else moved(subject.cells[c], b) for c, b in zip(columns, by, strict=True)
         ]
         left = np.array([value is not None for value in values], dtype=bool)
         columns, g, least = columns[left], g[:, left], least[left]
@@ -599,21 +359,21 @@ def _one_by_one(subject: _Subject, half_spaces: HalfSpaces, to: int) -> tuple[ND
     return single, distances
 
 
-def _values_to_try(subject: _Subject, table: Table, column: int) -> list[Any]:
+def _values_to_try(subject: ChangeableRow, table: Table, column: int) -> list[Any]:
     """Return the values to try in a nonlinear column, which are its categories or values from the data."""
     why, cell = subject.held.get(column), subject.cells[column]
     values: Sequence[Any] = []
     if isinstance(cell, bool):
         values = [not cell]
-    elif why in (_CATEGORY, _MISSING) and not isinstance(cell, dt.time):
+    elif why in (CATEGORY, MISSING) and not isinstance(cell, dt.time):
         values = table.categories.get(column, [])[:_MOST_TRIED]
-    elif why == _NONLINEAR or isinstance(cell, dt.time):
+    elif why == NONLINEAR or isinstance(cell, dt.time):
         some = table.take(evenly_spaced(table.n_rows, _SAMPLE))
         values = sorted({v for v in some.pick(np.full((some.n_rows, 1), column))[:, 0] if not is_missing(v)})
     return [value for value in values if is_missing(cell) or value != cell]
 
 
-def _tried(subject: _Subject, table: Table, to: int) -> dict[int, tuple[Any, float]]:
+def _tried(subject: ChangeableRow, table: Table, to: int) -> dict[int, tuple[Any, float]]:
     """Return, for each nonlinear column, the nearest value that is enough on its own, and its distance."""
     pairs = [(c, value) for c in subject.allowed.tolist() for value in _values_to_try(subject, table, c)]
     columns, values = np.array([c for c, _ in pairs], dtype=np.intp), [value for _, value in pairs]
@@ -623,20 +383,20 @@ def _tried(subject: _Subject, table: Table, to: int) -> dict[int, tuple[Any, flo
         there = np.flatnonzero((columns == column) & np.isfinite(found))
         nearest = int(there[np.argmin(found[there])])
         best[column] = values[nearest], float(found[nearest])
-        if subject.held[column] == _NONLINEAR:
-            far = np.array([_apart(values[i], subject.cells[column]) for i in there.tolist()])
+        if subject.held[column] == NONLINEAR:
+            far = np.array([apart(values[i], subject.cells[column]) for i in there.tolist()])
             sides = [far[far < 0.0].max(initial=-np.inf), far[far > 0.0].min(initial=np.inf)]
             nearer = [_first_between(subject, column, side, to) for side in sides if np.isfinite(side)]
             best[column] = min(nearer, key=lambda found: found[1])
     return best
 
 
-def _first_between(subject: _Subject, column: int, far: float, to: int) -> tuple[Any, float]:
+def _first_between(subject: ChangeableRow, column: int, far: float, to: int) -> tuple[Any, float]:
     """Return the nearest value that is enough, on the way from the current value to the one ``far`` away."""
     low, high, best = 0.0, far, (None, math.inf)
     for _ in range(_ROUNDS):
         parts = np.linspace(low, high, _PARTS + 1)
-        values = [_moved(subject.cells[column], part) for part in parts[1:].tolist()]
+        values = [moved(subject.cells[column], part) for part in parts[1:].tolist()]
         found = subject.try_each(np.full(_PARTS, column), values, to)
         if not np.isfinite(found).any():
             break

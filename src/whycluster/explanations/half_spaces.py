@@ -117,10 +117,14 @@ class HalfSpaceModel:
         """
         if dtype == np.float64:  # like the network
             return np.zeros(len(x))
+        return relative_rounding(x.shape[1], dtype) * self.size_of_terms(x, half_spaces)
+
+    def size_of_terms(self, x: Floats, half_spaces: HalfSpaces) -> Floats:
+        """Return the size of the terms that h is computed from in each row of x, (n,)."""
         offset = np.zeros(x.shape[1]) if self.energy.offset is None else np.abs(self.energy.offset)
         terms = np.abs(self._energies(x)).max(axis=1) + np.square(self.step_scale * offset).sum()
         terms += ((np.abs(x) + offset) @ np.abs(half_spaces.slopes).T).max(axis=1)
-        return np.asarray(_ROUNDED * np.sqrt(x.shape[1]) * np.finfo(dtype).eps * terms)
+        return np.asarray(terms)
 
     def evidence(self, x: Floats, k: int) -> Floats:
         """Return the least h of cluster k in each row of x, (n,)."""
@@ -134,6 +138,11 @@ class HalfSpaceModel:
 
     def _scratch(self, n_rows: int) -> Floats:
         return np.empty((n_rows, self.linear.scratch_width))
+
+
+def relative_rounding(n_inputs: int, dtype: np.dtype[Any]) -> float:
+    """Return the rounding error of h, relative to the size of its terms."""
+    return float(_ROUNDED * np.sqrt(n_inputs) * np.finfo(dtype).eps)
 
 
 def least_step(g: Floats, need: Floats) -> Floats | None:
