@@ -208,7 +208,9 @@ def test_stages_that_the_model_does_not_use(df: Any) -> None:
     sql = SQLTransformer(statement="select *, a + 1 as f from __THIS__")
     with pytest.raises(wc.UnsupportedModelError, match="SQLTransformer"):
         wc.neuralize(PipelineModel([sql, *model.stages]))
-    with pytest.raises(wc.UnsupportedModelError, match=r"the last stage of the pipeline must be .* got none"):
+    with pytest.raises(
+        wc.UnsupportedModelError, match=r"the last stage of the pipeline must be .* got an empty pipeline"
+    ):
         wc.neuralize(PipelineModel([]))
 
 
