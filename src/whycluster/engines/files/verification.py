@@ -95,7 +95,7 @@ def verify_folder(folder: Path, where: str) -> DatasetVerification:
 
 @contextmanager
 def _naming(path: Path, where: str) -> Iterator[None]:
-    """Raise an error for a file or a folder that cannot be read, which may not have changed."""
+    """Turn a read error into an error that names the file or folder, instead of reporting it as changed."""
     try:
         yield
     except OSError as error:
