@@ -21,6 +21,7 @@ import polars as pl
 import whycluster as wc
 from tests.cli.test_cli import invoke, run
 from whycluster.cli import sampling
+from whycluster.engines.files.batches import long_bytes
 from whycluster.engines.files.parts import find_parts
 
 
@@ -537,3 +538,32 @@ def test_a_note_names_values_in_folder_names(tmp_path: Path, capsys: pytest.Capt
     code, _, error = invoke(capsys, "explain", tmp_path / "in", "--out", tmp_path / "out", "--k", 2)
     assert code == 0
     assert "values in folder names, such as year=2020, are not used as columns" in error
+
+
+def test_a_small_file_with_long_text_cannot_fill_the_memory(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A text that is repeated in all rows takes little space in a Parquet file."""
+    monkeypatch.setattr(sampling, "_TEXT", 1 << 24)
+    (tmp_path / "in").mkdir()
+    path = tmp_path / "in" / "p.parquet"
+    text = pl.Series(["x" * 100_000]).new_from_index(0, 2000)
+    pl.DataFrame({"a": np.arange(2000) % 3 + np.linspace(0, 0.1, 2000), "text": text}).write_parquet(path)
+    assert path.stat().st_size < 200_000
+    (part,) = find_parts(path, "explain")
+    fields = list(part.look()[0])
+    assert long_bytes(part, fields) == pytest.approx(100_000, rel=0.01)
+    sizes = [batch.nbytes for batch in sampling._batches({part: part.look()[0]}, [])]
+    assert len(sizes) > 4
+    assert max(sizes) < 40e6
+    assert invoke(capsys, "explain", tmp_path / "in", "--out", tmp_path / "out", "--k", 3, "--quiet")[0] == 0
+    sample = pl.read_parquet(tmp_path / "out" / sampling.SAMPLE_FILE)
+    assert sample["a"].to_list() == pl.read_parquet(path)["a"][::16].to_list()  # 125 of 2000 rows
+    assert pl.read_parquet(tmp_path / "out" / "p.parquet").height == 2000
+
+
+def test_two_rows_with_long_text_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sampling, "_TEXT", 100)
+    pl.DataFrame({"a": [1, 2], "text": ["x" * 1000, "y" * 1000]}).write_parquet(tmp_path / "p.parquet")
+    parts = find_parts(tmp_path / "p.parquet", "explain")
+    assert sampling.take_sample(parts, "p.parquet", tmp_path / "out", overwrite=False).rows.height == 2

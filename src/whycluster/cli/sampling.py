@@ -22,6 +22,7 @@ from whycluster.core.errors import InvalidInputError
 from whycluster.data.column_checks import CODE
 from whycluster.data.column_kinds import kind_of_arrow
 from whycluster.data.progress import Progress
+from whycluster.engines.files.batches import long_bytes
 from whycluster.engines.files.parts import FilePart, PartError, reading
 from whycluster.engines.files.plan import WHERE, Kind, as_read, kinds_of, with_text
 from whycluster.engines.files.run_state import RunState
@@ -32,6 +33,7 @@ _STEP = b"whycluster.step"  # metadata key: the sampling step
 _ROWS = 100_000  # minimum number of rows in the sample if the data have that many; the maximum is twice this
 _VALUES = 20_000_000  # maximum number of values in the sample, for tables with many columns
 _BATCH, _BATCH_VALUES = 65_536, 4_000_000  # number of rows or values read per batch
+_TEXT = 1 << 28  # maximum number of bytes in the text of the sample
 _FEWEST = 1000  # minimum number of rows in a sample or a batch
 _FRAMES = 256  # number of pieces of the sample before they are concatenated
 
@@ -129,20 +131,34 @@ def _sampled(schemas: Mapping[FilePart, pa.Schema], failed: list[str]) -> tuple[
 
 def _every_nth(schemas: Mapping[FilePart, pa.Schema], failed: list[str]) -> tuple[pl.DataFrame, int]:
     """Return every n-th row of all parts, and n, which doubles whenever the sample gets too large."""
-    step, pieces, n_seen, n_sampled = 1, list[pl.DataFrame](), 0, 0
+    step, pieces, n_seen, n_sampled, n_bytes = 1, list[pl.DataFrame](), 0, 0, 0
     for batch in _batches(schemas, failed):
         drawn = pa.array(range(-n_seen % step, batch.num_rows, step), pa.int64())
         pieces.append(pl.DataFrame(batch.take(drawn)))  # a slice would keep the whole batch in memory
         n_seen, n_sampled = n_seen + batch.num_rows, n_sampled + len(drawn)
+        n_bytes += _n_long(pieces[-1])
         if len(pieces) > _FRAMES:
             pieces = [_concatenated(pieces)]
-        while n_sampled > 2 * _rows_for(batch.num_columns, _VALUES, _ROWS):
-            pieces, step = [_concatenated(pieces)[::2]], 2 * step
-            n_sampled = pieces[0].height
+        most = 2 * _rows_for(batch.num_columns, _VALUES, _ROWS)
+        while n_sampled > most or (n_bytes > _TEXT and n_sampled > 2):
+            pieces, step = [_halved(_concatenated(pieces))], 2 * step
+            n_sampled, n_bytes = pieces[0].height, _n_long(pieces[0])
     if not n_seen:
         why = f" {failed[0]}." if failed else ""
         raise InvalidInputError(f"explain: at least one part must contain readable rows; none does.{why}")
     return _concatenated(pieces), step
+
+
+def _halved(frame: pl.DataFrame) -> pl.DataFrame:
+    """Return a copy of every second row; a slice would keep all text in memory."""
+    half = frame[::2]
+    return pl.DataFrame(half.to_arrow()) if _n_long(frame) > _TEXT else half
+
+
+def _n_long(frame: pl.DataFrame) -> int:
+    """Return the number of bytes in columns of text, lists and the like."""
+    others = [c for c in frame.iter_columns() if not (c.dtype.is_numeric() or c.dtype.is_temporal())]
+    return int(sum(column.estimated_size() for column in others))
 
 
 def _rows_for(n_columns: int, n_values: int, most: int) -> int:
@@ -213,7 +229,10 @@ def _rows(
         if part.is_text and entry.type == pa.float64()
     }
     as_text = list(with_text(pa.schema(fields), numbers))
-    for batch in part.batches(as_text, _rows_for(len(fields), _BATCH_VALUES, _BATCH)):
+    n_rows = _rows_for(len(fields), _BATCH_VALUES, _BATCH)
+    if long := long_bytes(part, as_text):
+        n_rows = min(n_rows, max(1, int(8 * _BATCH_VALUES / long)))
+    for batch in part.batches(as_text, n_rows):
         yield _with_numbers(batch, numbers, typed)
 
 

@@ -12,6 +12,7 @@ from whycluster.engines.files.plan import RunPlan
 
 MOST_ROWS = 1 << 31  # the maximum number of rows in a batch
 _FEWEST_ROWS = 1 << 10  # the minimum number of rows in a batch, unless rows are long
+_FIRST_ROWS = 16  # the number of rows that show whether there are long values
 _BATCH_VALUES = 3 << 20  # the number of values in a batch; each worker holds a few batches in memory
 
 
@@ -54,16 +55,27 @@ class BatchReader:
         """Return the number of rows in a batch, reduced if the first values of copied columns are long."""
         if self.batch_rows is not None:
             return self.batch_rows
-        usual = self._usual_rows
-        long = [each for each in fields if not _is_short(each.type)]
-        if not long:
-            return usual
-        with closing(part.batches(long, _FEWEST_ROWS)) as batches:
+        long = long_bytes(part, fields)
+        fitting = max(1, int(8 * _BATCH_VALUES / (8 * self._n_values + long))) if long else MOST_ROWS
+        return min(self._usual_rows, fitting)
+
+
+def long_bytes(part: FilePart, fields: list[Any]) -> float:
+    """Return how many bytes the values that are not short take in each of the first rows, on average.
+
+    A few rows are read first, because a small file can hold a long text that is repeated in all rows.
+    """
+    long = [each for each in fields if not _is_short(each.type)]
+    width = 0.0
+    for n_rows in (_FIRST_ROWS, _FEWEST_ROWS) if long else ():
+        with closing(part.batches(long, n_rows)) as batches:
             first = next(batches, None)
         if first is None or not first.num_rows:
-            return usual
-        width = 8 * self._n_values + first.nbytes / first.num_rows
-        return max(1, min(usual, int(8 * _BATCH_VALUES / width)))
+            break
+        width = first.nbytes / first.num_rows
+        if width * _FEWEST_ROWS > 8 * _BATCH_VALUES:
+            break
+    return width
 
 
 def _is_short(kind: Any) -> bool:
