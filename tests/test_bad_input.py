@@ -682,8 +682,8 @@ def test_parameters_that_would_do_nothing() -> None:
         "explain: metric applies only to centroids, not to a Network. Leave it out."
     )
     assert message(ROWS, categorical=[0, 1]) == (
-        "explain: categorical must be passed only for KPrototypes, which does not record which columns are "
-        "categorical; got it for ndarray. Leave it out."
+        "explain: categorical applies only to KPrototypes, which does not record which columns are "
+        "categorical; got a model of type ndarray. Leave categorical out."
     )
 
 

@@ -79,7 +79,7 @@ def explain(
         if at is not None or units is not None:
             raise InvalidInputError(
                 "explain: at and units apply only to deep clusterings, which do not accept Dask collections. "
-                "Leave them out."
+                "Leave at and units out."
             )
         lazy: Any = explain_lazily(
             model, X, Query(**query), feature_names=feature_names, metric=metric, categorical=categorical
@@ -138,8 +138,8 @@ def _check_labels(model: Any, X: Any) -> None:
     shape, of_rows = list(getattr(model, "shape", ())), list(getattr(X, "shape", ()))
     if len(of_rows) == 2 and shape == [of_rows[0], 1] and of_rows[1] > 1:
         raise InvalidInputError(
-            f"explain: model must be a model or centroids; got shape {tuple(shape)}, one column with a "
-            f"value for each row of X. If these are labels, pass them as a one-dimensional column."
+            f"explain: model must be a model or centroids; got an array of shape {tuple(shape)}, with "
+            f"one value for each row of X. If these are labels, pass them as a one-dimensional column."
         )
     given: Any = getattr(model, "index", None)
     rows: Any = getattr(X, "index", None)

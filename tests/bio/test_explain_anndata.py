@@ -507,7 +507,7 @@ def test_cells_by_name(cells: Any) -> None:
     np.testing.assert_array_equal(exp.relevance, wc.explain_anndata(cells, "kind", cells=[7, 3]).relevance)
     assert names[0] in str(exp.describe(0))
     assert error_message(cells, "kind", cells=["nobody"]) == (
-        "explain_anndata: cells must be names in adata.obs_names; 'nobody' is not."
+        "explain_anndata: cells must be names in adata.obs_names; 'nobody' is not one of them."
     )
 
 
@@ -633,14 +633,14 @@ def test_missing_expression(cells: Any) -> None:
 
 def test_missing_scores_and_loadings(cells: Any) -> None:
     assert error_message(cells, use_rep="X_pcs") == (
-        "explain_anndata: use_rep must be a key of adata.obsm, or None to use the expression; got 'X_pcs'. "
-        "Did you mean 'X_pca'?"
+        "explain_anndata: use_rep must be a key of adata.obsm, or None to use the expression values; got "
+        "'X_pcs'. Did you mean 'X_pca'?"
     )
     cells.obsm["X_scvi"] = cells.obsm["X_pca"]
     assert error_message(cells, use_rep="X_scvi") == (
         "explain_anndata: adata.varm['X_scvi'] must contain the loadings of adata.obsm['X_scvi'], which "
-        "relate scores to genes; it does not exist. Compute scores and loadings with sc.pp.pca, or pass "
-        "use_rep=None to use the expression."
+        "relate scores to genes; it is missing. Compute scores and loadings with sc.pp.pca, or pass "
+        "use_rep=None to use the expression values."
     )
     assert error_message(cells, n_pcs=13) == (
         "explain_anndata: n_pcs must be at most 12, the number of columns of adata.obsm['X_pca']; got 13."
@@ -659,7 +659,7 @@ OTHER = (
 ADVICE = (
     "Pass the layer that the scores were computed from, with all its genes (scaled if it was scaled for the "
     "PCA), or compute the scores again with sc.pp.pca. Scores that were corrected afterward have no "
-    "loadings; in that case, pass use_rep=None to use the expression."
+    "loadings; in that case, pass use_rep=None to use the expression values."
 )
 
 
@@ -717,7 +717,8 @@ def test_values_that_are_not_finite(cells: Any) -> None:
     )
     cells.obsm["X_pca"][9, 0] = np.inf
     assert error_message(cells) == (
-        "explain_anndata: adata.obsm['X_pca'] must be finite; cell 9 is not. Remove such cells first."
+        "explain_anndata: adata.obsm['X_pca'] must be finite; cell 9 has NaN or infinite scores. Remove "
+        "such cells first."
     )
 
 
@@ -776,7 +777,7 @@ def test_sparse_expression_in_a_dask_array(cells: Any) -> None:
 def test_names_that_are_taken(cells: Any) -> None:
     wc.explain_anndata(cells)
     assert error_message(cells) == (
-        "explain_anndata: key_added must be a new name; found adata.obs['why_evidence'], "
+        "explain_anndata: key_added must be a new name; results already exist in adata.obs['why_evidence'], "
         "adata.obs['why_competitor'], adata.obsm['why_genes'], adata.obsm['why_relevance'], "
         "adata.varm['why'], adata.uns['why']. Choose another name, or pass overwrite=True."
     )
@@ -805,8 +806,8 @@ def test_files(cells: Any, tmp_path: Path) -> None:
     cells.write_h5ad(tmp_path / "genes.h5ad")
     backed = anndata.read_h5ad(tmp_path / "genes.h5ad", backed="r")
     assert error_message(backed) == (
-        "explain_anndata: adata.X must be stored by cells (CSR or dense) to be read from a file; it is "
-        "stored by genes (CSC). Pass adata.to_memory()."
+        "explain_anndata: adata.X must be stored cell by cell (CSR or dense) to be read from a file; it is "
+        "stored gene by gene (CSC). Pass adata.to_memory()."
     )
 
 
@@ -850,8 +851,9 @@ def test_options(cells: Any) -> None:
     for wrong in ([], [240], [-1], [True, False], "cell1"):
         shape = np.asarray(wrong)
         assert error_message(cells, cells=wrong) == (
-            "explain_anndata: cells must be a mask of length 240, positions from 0 to 239 or names, and "
-            f"select at least one cell; got {shape.dtype} of shape {shape.shape}."
+            "explain_anndata: cells must be a mask of length 240, a list of positions from 0 to 239, or a "
+            "list of "
+            f"names, and it must select at least one cell; got {shape.dtype} of shape {shape.shape}."
         )
     cells.var_names = ["same"] * N_GENES
     assert error_message(cells) == (

@@ -317,15 +317,11 @@ def test_other_files_rows_that_cannot_be_explained_and_names_that_look_like_file
         in error
     )
     assert error.endswith("Or pass --invalid skip to get nulls for such rows.\n")
-    assert (
-        "whycluster: skipped 1 file in the folder, such as 'more.jsonl'; only files of type .parquet" in error
-    )
+    assert "whycluster: skipped 1 file in the folder: ['more.jsonl']. Only files of type .parquet" in error
     code, printed, error = invoke(capsys, *words, "--out", tmp_path / "out", "--invalid", "skip")
     assert printed.startswith("600 rows in 3 files; 1 row could not be explained; the network in ")
     code, printed, error = invoke(capsys, "explain", place, "--out", tmp_path / "new", "--k", 2)
-    assert (
-        "whycluster: skipped 1 file in the folder, such as 'more.jsonl'; only files of type .parquet" in error
-    )
+    assert "whycluster: skipped 1 file in the folder: ['more.jsonl']. Only files of type .parquet" in error
     for name in ("x.csv", "net"):
         code, _, error = invoke(capsys, "explain", place, "--out", tmp_path / name)
         assert (code, "--out must be a folder if there are many files; " in error) == (2, True)

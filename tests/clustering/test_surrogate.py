@@ -459,7 +459,7 @@ def test_labels_that_would_be_misread(moons: Array) -> None:
         "order. Pass labels.loc[X.index]."
     )
     assert message(y[:, None], moons) == (
-        "explain: model must be a model or centroids; got shape (600, 1), one column with a value for "
+        "explain: model must be a model or centroids; got an array of shape (600, 1), with one value for "
         "each row of X. If these are labels, pass them as a one-dimensional column."
     )
     with pytest.raises(

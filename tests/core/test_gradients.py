@@ -411,7 +411,7 @@ def test_a_dissimilarity_of_the_user_s() -> None:
     )
     with pytest.raises(wc.UnsupportedModelError) as error:
         split_only.to_torch()
-    assert str(error.value) == "to_torch: Canberra cannot become a torch network yet."
+    assert str(error.value) == "to_torch: Canberra cannot be converted to a torch network yet."
     both = wc.TableNetwork(Cubic(normal(K, D)))
     for target in targets(both, X):
         found = both.gradient(X, target)

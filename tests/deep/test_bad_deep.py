@@ -76,7 +76,7 @@ def test_encoders_may_move_the_channels_themselves() -> None:
 @pytest.mark.parametrize("bounds", [None, (-2.0, 2.0)])
 def test_images_of_bytes(bounds: Any) -> None:
     assert message(small(), np.zeros((2, 3, 8, 8), dtype=np.uint8), bounds=bounds) == (
-        "explain: X must contain floating-point images, scaled and normalized as for the encoder's "
+        "explain: X must contain floating-point images, scaled and normalized as in the encoder's "
         "training; got shape (2, 3, 8, 8), uint8. If the images are bytes and the encoder was trained on "
         "ImageNet, use wc.deep.normalize(images)."
     )
@@ -144,7 +144,7 @@ def test_tensors_without_dense_values() -> None:
         (dense.to_sparse(), "dtype torch.float32 and layout torch.sparse_coo on the device cpu"),
         (dense.to("meta"), "dtype torch.float32 and layout torch.strided on the device meta"),
     ):
-        wanted = "must be a dense tensor of ordinary values"
+        wanted = "must be a dense tensor, not nested, quantized or on the meta device"
         rest = f"{wanted}; got a tensor with {got}. Convert a sparse tensor with"
         for name, parameter, call in (
             ("explain", "X", lambda x: wc.explain(DeepClustering(mlp(), HEAD), x)),
@@ -315,8 +315,8 @@ def test_encoders_whose_features_vary_in_number() -> None:
 def test_lazy_encoders_are_refused_and_stay_unchanged() -> None:
     encoder = nn.LazyLinear(5)
     expected = (
-        "all weights of the encoder must exist; a lazy layer creates its weights only when it first runs. "
-        "Run and train the encoder first."
+        "all weights of the encoder must be initialized; a lazy layer creates its weights only when it first "
+        "runs. Run and train the encoder first."
     )
     assert message(encoder, np.ones((3, 4))) == f"explain: {expected}"
     assert refused(lambda: lrp(encoder, torch.ones(3, 4), lambda y: y)) == f"lrp: {expected}"
@@ -438,8 +438,8 @@ def test_heads_without_values() -> None:
         "DeepClustering: head.bias must be finite; it contains NaN or infinite values."
     )
     rest = (
-        "must be a dense tensor of ordinary values; got a tensor with dtype torch.float32 and layout "
-        "torch.strided on the device meta."
+        "must be a dense tensor, not nested, quantized or on the meta device; got a tensor with dtype "
+        "torch.float32 and layout torch.strided on the device meta."
     )
     assert refused(lambda: DeepClustering(encoder, nn.Linear(5, 3, device="meta"))) == (
         f"DeepClustering: head.weight {rest} Convert a sparse tensor with head.weight.to_dense()."
@@ -457,7 +457,7 @@ def test_heads_of_the_wrong_kind() -> None:
         "layers to the encoder."
     )
     assert refused(lambda: DeepClustering(encoder, DeepClustering(encoder, HEAD)), kind) == (
-        "DeepClustering: head must be a model of numeric features; got DeepClustering."
+        "DeepClustering: head must be a model that takes numeric features; got DeepClustering."
     )
     assert refused(lambda: DeepClustering(encoder, KMeans(3)), wc.NotFittedError) == (
         "neuralize: the KMeans must be fitted first. Call its fit method."
@@ -476,7 +476,7 @@ def test_heads_of_the_wrong_kind() -> None:
 def test_options_that_exclude_each_other() -> None:
     assert refused(lambda: DeepClustering(small(), HEAD, spatial=True, pool="mean")) == (
         "DeepClustering: only one of spatial and pool may be set; spatial clusters each location "
-        "separately, whereas pool combines all locations. Set only one of them."
+        "separately, whereas pool combines all locations. Leave one of them out."
     )
 
 
@@ -507,7 +507,7 @@ def test_layers_of_models_without_layers(question: dict[str, Any]) -> None:
     for model in (KMeans(2, n_init=1).fit(rows), rows[:2]):
         assert refused(lambda model=model: wc.explain(model, rows, **question)) == (  # type: ignore[misc]
             "explain: at and units apply only to deep clusterings, which have layers; this model has none. "
-            "Leave them out."
+            "Leave at and units out."
         )
 
 
@@ -574,7 +574,7 @@ def test_invalid_bounds() -> None:
 
 def test_invalid_relevance() -> None:
     assert refused(lambda: lrp(small(), torch.from_numpy(X), torch.ones(3, 4))) == (
-        "lrp: relevance must have the shape of the output of the module, (3, 5); got (3, 4)."
+        "lrp: relevance must have the shape of the module's output, (3, 5); got (3, 4)."
     )
     x = torch.from_numpy(X)
     for relevance in (None, lambda _: None):

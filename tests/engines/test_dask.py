@@ -617,7 +617,8 @@ def test_results_are_never_rounded_to_the_dtype_of_the_meta(rows: Array, model: 
     with pytest.raises(wc.InvalidInputError) as error:
         lazy.relevance.compute()
     assert str(error.value) == (
-        "explain: all partitions of X must hold float32, which the meta declares; got float64. Convert the "
+        "explain: all partitions of X must have dtype float32, as the meta declares; got float64. Convert "
+        "the "
         "data when they are read. The error is in partition 0 of X; its rows are counted from 0."
     )
 
@@ -693,7 +694,7 @@ ROWS = da.zeros((10, 4), chunks=(5, 4))
             ROWS,
             {"at": "layer"},
             "explain: at and units apply only to deep clusterings, which do not accept Dask collections. "
-            "Leave them out.",
+            "Leave at and units out.",
         ),
         (
             ROWS,
@@ -704,8 +705,8 @@ ROWS = da.zeros((10, 4), chunks=(5, 4))
         (
             ROWS,
             {"categorical": [0]},
-            "explain: categorical must be passed only for KPrototypes, which does not record which columns "
-            "are categorical; got it for KMeans. Leave it out.",
+            "explain: categorical applies only to KPrototypes, which does not record which columns are "
+            "categorical; got a model of type KMeans. Leave categorical out.",
         ),
     ],
 )

@@ -214,7 +214,7 @@ def test_an_edited_manifest_is_an_error(change: Any, run: Path) -> None:
     with pytest.raises(wc.InvalidInputError) as caught:
         wc.verify_dataset(run / "out")
     assert str(caught.value) == (
-        f"verify_dataset: {str(path)!r} must be a description that this version of whycluster wrote; it is "
+        f"verify_dataset: {str(path)!r} must be a description written by this version of whycluster; it is "
         "damaged, or from another version. Choose another folder, or remove this one."
     )
 

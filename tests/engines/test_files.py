@@ -251,8 +251,8 @@ def test_warns_of_files_that_are_not_read(tmp_path: Path) -> None:
         wc.explain_dataset(MODEL, folder, tmp_path / "out")
     (warning,) = warned
     assert str(warning.message) == (
-        "explain_dataset: skipped 3 files in the folder, such as 'README.md', 'more/y.jsonl', 'x.arrow'; "
-        "only files of type .parquet, .parq, .pq, .csv, .tsv are read."
+        "explain_dataset: skipped 3 files in the folder: ['README.md', 'more/y.jsonl', 'x.arrow']. "
+        "Only files of type .parquet, .parq, .pq, .csv, .tsv are read."
     )
     assert warning.filename == __file__
 
@@ -451,7 +451,7 @@ def test_results_too_large_for_float32(tmp_path: Path) -> None:
     centers = np.array([[1e21, 0.0], [-1e21, 1.0], [0.0, 0.0]])
     assert error_message(centers, tmp_path / "x.parquet", tmp_path / "out", beta=0.1) == (
         "explain_dataset: part 'x.parquet': results must fit into float32, whose largest number is 3.4e+38; "
-        "row 0, feature 'a' has relevance 9.98e+41 and the row has evidence 9.98e+41. Drop such rows, or "
+        "in row 0, feature 'a' has relevance 9.98e+41, and the evidence is 9.98e+41. Drop such rows, or "
         "rescale the data and fit the model again."
     )
 
@@ -580,8 +580,8 @@ def test_a_pca_needs_more_measurements_than_beta(tmp_path: Path) -> None:
     np.testing.assert_allclose(relevance(read(found)), whole.relevance, rtol=1e-8, atol=1e-9)
     frame()[600:].to_parquet(folder / "part-2.parquet")
     assert error_message(model, folder, out, beta=0.3) == (
-        "explain_dataset: the parts must be those that the clusters were measured on; 'part-2.parquet' was "
-        "added, removed or changed since then. Pass overwrite=True to start over."
+        "explain_dataset: the parts must be those that the clusters were measured on; 'part-2.parquet' has "
+        "been added, removed or changed since then. Pass overwrite=True to start over."
     )
 
 
@@ -856,7 +856,7 @@ def test_an_edited_description_is_an_error(change: Any, tmp_path: Path) -> None:
     (out / "_whycluster.json").write_text(json.dumps({**facts, **change}))
     message = error_message(MODEL, folder, out)
     assert (
-        "must be a description that this version of whycluster wrote" in message
+        "must be a description written by this version of whycluster" in message
         or "were changed after they were written" in message
     )
 
@@ -936,8 +936,7 @@ def test_quantiles_must_be_requested(tmp_path: Path) -> None:
     with pytest.raises(wc.InvalidInputError) as caught:
         found.quantiles()
     assert str(caught.value) == (
-        'explain_dataset: quantiles must be requested with output="summary" or "both"; this run wrote only '
-        "rows."
+        'explain_dataset: quantiles need a run with output="summary" or "both"; this run wrote only rows.'
     )
 
 
@@ -1151,8 +1150,8 @@ def test_a_tampered_description_removes_nothing_outside_its_folder(tmp_path: Pat
     assert outside.read_text() == "mine"
     (out / "_whycluster.json").write_text("[" * 100_000)
     assert error_message(MODEL, tmp_path / "in", out).startswith(
-        f"explain_dataset: {str(out / '_whycluster.json')!r} must be a description that this version of "
-        "whycluster wrote"
+        f"explain_dataset: {str(out / '_whycluster.json')!r} must be a description written by this "
+        "version of whycluster"
     )
 
 
@@ -1161,8 +1160,9 @@ def test_parts_that_changed_since_beta_was_measured(tmp_path: Path) -> None:
     wc.explain_dataset(MODEL, folder, out)
     pq.write_table(pa.Table.from_pandas(frame()[:5]), folder / "part-9.parquet")
     assert error_message(MODEL, folder, out) == (
-        "explain_dataset: the parts must be those that beta was measured on; 'part-9.parquet' was added, "
-        "removed or changed since then. Pass beta=... to explain parts as they arrive, or overwrite=True to "
+        "explain_dataset: the parts must be those that beta was measured on; 'part-9.parquet' has been "
+        "added, removed or changed since then. Pass beta=... to explain parts as they arrive, or "
+        "overwrite=True to "
         "start over."
     )
     assert wc.explain_dataset(MODEL, folder, out, overwrite=True).n_rows == 905
@@ -1614,16 +1614,16 @@ def test_data_that_do_not_exist(tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text("{}")
     out = tmp_path / "out"
     assert error_message(MODEL, tmp_path / "gone", out) == (
-        f"explain_dataset: data must be the path of existing files; found none at {str(tmp_path / 'gone')!r}."
+        f"explain_dataset: data must name existing files; found none at {str(tmp_path / 'gone')!r}."
     )
     assert error_message(MODEL, tmp_path / "empty", out).startswith(
-        "explain_dataset: data must be files of type .parq"
+        "explain_dataset: data must contain files of type .parq"
     )
     assert error_message(MODEL, str(tmp_path / "*.parquet"), out).startswith(
-        "explain_dataset: data must be files of type "
+        "explain_dataset: data must contain files of type "
     )
     assert error_message(MODEL, tmp_path / "x.json", out).startswith(
-        "explain_dataset: data must be files of type .parq"
+        "explain_dataset: every file in data must be of type .parq"
     )
     assert error_message(MODEL, frame(), out) == (
         "explain_dataset: data must be a file, a folder, a pattern such as 'in/*.parquet', a list of these, "

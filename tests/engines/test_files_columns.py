@@ -362,6 +362,7 @@ def test_a_result_file_with_the_name_of_a_folder(tmp_path: Path) -> None:
     with pytest.raises(wc.InvalidInputError) as caught:
         wc.explain_dataset(NUMBERS, folder, tmp_path / "out")
     assert str(caught.value) == (
-        "explain_dataset: each part must have its own result file; '0.csv' would be written to "
-        "'0.csv.parquet', which is the folder of '0.csv.parquet/part-0.parquet'. Rename one of them."
+        "explain_dataset: each part must have its own result file; the result of '0.csv' would be the file "
+        "'0.csv.parquet', but the result of '0.csv.parquet/part-0.parquet' needs a folder of that name. "
+        "Rename one of them."
     )

@@ -66,7 +66,7 @@ def test_every_entry_is_accounted_for(below: str, place: Path) -> None:
     with pytest.warns(wc.FilesWarning) as warned:
         found = find_parts(place, "explain")
     assert [part.name for part in found] == sorted(str(Path(below, name)) for name in READ)
-    assert str(warned[0].message).startswith(f"explain: skipped {len(SKIPPED)} files in the folder, such as ")
+    assert str(warned[0].message).startswith(f"explain: skipped {len(SKIPPED)} files in the folder: [")
     entries = [path for path in (place / below).rglob("*") if path.name == "loop" or not path.is_dir()]
     assert len(entries) == len(READ) + len(HIDDEN) + len(SKIPPED) + 1  # and the loop, which adds no file
 
@@ -85,8 +85,8 @@ def test_a_folder_that_matches_a_pattern_is_read_or_warned_of(
         found = find_parts(str(place / pattern), "explain")
     assert [part.name for part in found] == names
     assert [str(each.message) for each in warned] == [
-        "explain: skipped 2 folders that match the pattern, such as 'deep'. To read its files, pass the "
-        "folder, or a pattern that ends with '**'."
+        "explain: skipped 2 folders that match the pattern: ['deep', 'sub']. To read the files in a "
+        "folder, pass the folder itself, or a pattern that ends with '**'."
     ]
 
 
@@ -96,7 +96,7 @@ def test_every_skipped_entry_is_named(place: Path) -> None:
         with pytest.warns(wc.FilesWarning) as warned:
             find_parts(place / str(number), "explain")
         assert str(warned[0].message) == (
-            f"explain: skipped 1 file in the folder, such as {name!r}; only files of type .parquet, .parq, "
+            f"explain: skipped 1 file in the folder: [{name!r}]. Only files of type .parquet, .parq, "
             ".pq, .csv, .tsv are read."
         )
 
@@ -109,8 +109,8 @@ def test_a_link_to_nothing_is_an_error(name: str, pattern: str, tmp_path: Path) 
     with pytest.raises(wc.InvalidInputError) as error:
         find_parts(str(tmp_path / "in" / pattern), "explain")
     assert str(error.value) == (
-        f"explain: data must be files that exist; '{tmp_path}/in/{name}' is a link to 'gone', which cannot "
-        "be read (No such file or directory). Remove the link, or restore the file."
+        f"explain: every file in data must be readable; '{tmp_path}/in/{name}' is a link to 'gone', which "
+        "cannot be read (No such file or directory). Remove the link, or restore the file."
     )
 
 
@@ -162,7 +162,7 @@ def test_what_a_user_without_rights_cannot_read_is_an_error(place: Path) -> None
         check=True,
     )
     closed = (
-        "explain: data must be folders that can be read; {!r} cannot be read (Permission denied). Change its "
+        "explain: every folder in data must be readable; reading {!r} failed (Permission denied). Change its "
         "permissions, or pass a list of files."
     )
     assert json.loads(found.stdout) == [
@@ -170,7 +170,7 @@ def test_what_a_user_without_rights_cannot_read_is_an_error(place: Path) -> None
         closed.format(f"{place}/folder"),
         closed.format(f"{place}/sub/sub"),
         closed.format(f"{place}/sub/sub"),
-        f"explain: data must be files that exist; '{place}/link/a.parquet' is a link to "
+        f"explain: every file in data must be readable; '{place}/link/a.parquet' is a link to "
         f"'{place}/away/a.parquet', which cannot be read (Permission denied). Remove the link, or restore "
         "the file.",
         f"it cannot be read ([Errno 13] Failed to open local file '{place}/file/a.parquet'. Detail: [errno "
@@ -187,6 +187,8 @@ def test_a_folder_with_the_name_of_an_aggregate(output: str, tmp_path: Path) -> 
     with pytest.raises(wc.InvalidInputError) as error:
         wc.explain_dataset(np.eye(2), tmp_path / "in", tmp_path / "out", output=output)
     assert str(error.value) == (
-        "explain_dataset: each part must have its own result file; 'a.parquet' would be written to "
-        "'a.parquet.npz', which is the folder of 'a.parquet.npz/b.parquet'. Rename one of them."
+        "explain_dataset: each part must have its own result file; the result of 'a.parquet' would be the "
+        "file "
+        "'a.parquet.npz', but the result of 'a.parquet.npz/b.parquet' needs a folder of that name. Rename "
+        "one of them."
     )

@@ -183,12 +183,12 @@ def test_what_k_prototypes_cannot_say_is_asked_for(people: pd.DataFrame, prototy
         "non-numeric column. Pass the same columns as in the call to fit: categorical=[...]."
     )
     assert message(lambda: wc.neuralize(prototypes)) == (
-        "neuralize: categorical must contain the positions of the 2 columns, out of 4, that KPrototypes "
-        "was fitted on as categories; got ()."
+        "neuralize: categorical must contain the positions of the 2 columns (out of 4) that KPrototypes "
+        "treats as categorical; got ()."
     )
     assert message(lambda: wc.explain(prototypes, coded, categorical=[0])) == (
-        "explain: categorical must contain the positions of the 2 columns, out of 4, that KPrototypes was "
-        "fitted on as categories; got [0]."
+        "explain: categorical must contain the positions of the 2 columns (out of 4) that KPrototypes "
+        "treats as categorical; got [0]."
     )
     assert "got [0, 9]" in message(lambda: wc.neuralize(prototypes, categorical=[0, 9]))
     assert "got [0, 0]" in message(lambda: wc.neuralize(prototypes, categorical=[0, 0]))

@@ -363,8 +363,8 @@ def test_missing_values_that_a_step_made_of_several_columns() -> None:
     X[7] = -1e9 * np.sign(shifted[0].components_[0])
     found = message(shifted, X)
     assert found == (
-        "explain: X must have values that the steps turn into finite numbers; in row 7, several columns "
-        "together become nan. Drop or change such rows first."
+        "explain: X must have values that the steps turn into finite numbers; in row 7, combining several "
+        "columns gives nan. Drop or change such rows first."
     )
 
 

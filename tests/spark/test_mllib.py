@@ -165,7 +165,7 @@ def test_metadata_name_the_features_and_declare_the_length_of_vectors(df: Any) -
 
     short = VectorAssembler(inputCols=["a", "n"], outputCol="features").transform(df)
     message = (
-        "spark.explain: column 'features' must hold vectors of length 4, which the model expects; its "
+        "spark.explain: column 'features' must hold vectors of length 4, as the model expects; its "
         "metadata declares length 2."
     )
     with pytest.raises(wc.InvalidInputError, match=f"^{re.escape(message)}$"):

@@ -306,8 +306,9 @@ def test_results_too_large_for_single_precision(invalid: str, not_skipped: str, 
     rows = [(0.0, 1.0), (float("nan") if invalid == "skip" else 0.0, 1.0), (2.0, 1.0), (-3.0, 1e39)]
     df = spark.createDataFrame(rows, "x double, y double").coalesce(1)
     message = (
-        "spark.explain: results must fit into float32, whose largest number is 3.4e+38; row 3, feature 'y' "
-        f"has relevance 2e+39 and the row has evidence 2e+39. {not_skipped}Drop such rows, or rescale the "
+        "spark.explain: results must fit into float32, whose largest number is 3.4e+38; in row 3, feature "
+        "'y' "
+        f"has relevance 2e+39, and the evidence is 2e+39. {not_skipped}Drop such rows, or rescale the "
         "data and fit the model again. (Rows are counted from row 0 of partition 0 of df.)"
     )
     with pytest.raises(PythonException, match=re.escape(message)):
@@ -389,7 +390,7 @@ def test_vectors_that_are_missing_or_of_another_length(spark: Any) -> None:
         with pytest.raises(PythonException, match=r"row \d, feature 'x_0' holds a missing value \(NaN\)"):
             engine.explain(centroids, one, features_col="x", beta=1.0).collect()
     message = (
-        "spark.explain: column 'x' must hold vectors of length 3, which the model expects; row 0 has one of "
+        "spark.explain: column 'x' must hold vectors of length 3, as the model expects; row 0 has one of "
         "length 2. (Rows are counted from row 0 of partition 0 of df.)"
     )
     with pytest.raises(PythonException, match=re.escape(message)):
@@ -435,7 +436,7 @@ def test_a_stream_needs_beta(spark: Any) -> None:
         (
             {},
             "columns must name the 2 columns that the model takes, in order, because it was fitted without "
-            "column names; got none. Alternatively, pass one column of vectors as features_col.",
+            "column names; columns is None. Alternatively, pass one column of vectors as features_col.",
         ),
         (
             {"columns": ["a"]},
@@ -469,7 +470,10 @@ def test_a_stream_needs_beta(spark: Any) -> None:
         ),
         ({"columns": ["a", "n"], "prefix": None}, "prefix must be a string; got None."),
         ({"columns": ["a", "n"], "invalid": "drop"}, "invalid must be one of 'error', 'skip'; got 'drop'."),
-        ({"columns": ["a", "n"], "id_columns": ["z"]}, "id_columns must be columns of df; 'z' is not."),
+        (
+            {"columns": ["a", "n"], "id_columns": ["z"]},
+            "id_columns must be columns of df; df has no column 'z'.",
+        ),
         (
             {"columns": ["a", "n"], "id_columns": ["id", "a", "id"]},
             "id_columns must be distinct; 'id' occurs more than once. List it only once.",

@@ -431,7 +431,7 @@ def test_a_column_without_a_name(tmp_path: Path) -> None:
     with pytest.raises(wc.UnsupportedModelError) as caught:
         wc.save(wc.neuralize(centers), tmp_path / "saved")
     assert str(caught.value) == (
-        "save: feature_names must not be missing; one of them is NaN. Rename that column first."
+        "save: feature_names must not contain missing names; one of them is NaN. Rename that column first."
     )
 
 
@@ -890,7 +890,7 @@ FRAMED = wc.explain(SMALL, pd.DataFrame(ROWS, columns=["u", "v"], index=list("ab
         (
             EXPLAINED,
             fact(threshold=0.5),
-            "'threshold' must be a probability for the rule 'soft', otherwise null",
+            "'threshold' must be a probability for the rule 'soft' and null for all other rules",
         ),
         (EXPLAINED, fact(feature_names=["a"]), "there must be 2 feature_names; got 1"),
         (EXPLAINED, fact(has_rows=True), "there must be an array 'rows'"),
@@ -1153,7 +1153,7 @@ def test_contents_that_do_not_fit_into_the_memory(tmp_path: Path, monkeypatch: p
     with pytest.raises(wc.InvalidInputError) as caught:
         wc.load(tmp_path / "saved")
     assert str(caught.value) == (
-        f"load: {str(tmp_path / 'saved')!r}: its contents do not fit into the free memory."
+        f"load: the contents of {str(tmp_path / 'saved')!r} do not fit into the free memory."
     )
 
 

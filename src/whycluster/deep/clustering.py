@@ -85,7 +85,7 @@ class DeepClustering:
         if spatial and pool is not None:
             raise InvalidInputError(
                 "DeepClustering: only one of spatial and pool may be set; spatial clusters each location "
-                "separately, whereas pool combines all locations. Set only one of them."
+                "separately, whereas pool combines all locations. Leave one of them out."
             )
         if bounds is not None and (not isinstance(bounds, (tuple, list)) or len(bounds) != 2):
             raise InvalidInputError(
@@ -135,7 +135,7 @@ def _head_network(head: Any) -> Network:
     network = to_network(head)
     if network.categories is not None or network.is_deep:
         raise UnsupportedModelError(
-            f"DeepClustering: head must be a model of numeric features; got {type(head).__name__}."
+            f"DeepClustering: head must be a model that takes numeric features; got {type(head).__name__}."
         )
     return network
 

@@ -228,8 +228,9 @@ class Encoder:
                 )
         raise InvalidInputError(
             f"{inputs.where}: the encoder must encode each input independently, along the first axis of "
-            f"{inputs.name}; input {len(among) - 1} produces different features alone than in a batch. Use "
-            "the first axis for inputs (batch_first=True), and do not normalize over the batch."
+            f"{inputs.name}; input {len(among) - 1} gets different features when it is encoded alone than "
+            "when it is encoded in a batch. Use the first axis for inputs (batch_first=True), and do not "
+            "normalize over the batch."
         )
 
     def forward(self, batch: Tensor, where: str) -> Tensor:
@@ -275,8 +276,8 @@ class Encoder:
         """Raise an error if the encoder would run but return wrong features."""
         if any(map(is_lazy, (*self.module.parameters(), *self.module.buffers()))):
             raise InvalidInputError(
-                f"{inputs.where}: all weights of the encoder must exist; a lazy layer creates its weights "
-                "only when it first runs. Run and train the encoder first."
+                f"{inputs.where}: all weights of the encoder must be initialized; a lazy layer creates "
+                "its weights only when it first runs. Run and train the encoder first."
             )
         for name, part in self.module.named_modules():
             if getattr(part, "training", False) and _changes_in_training(part):
@@ -301,7 +302,7 @@ class Encoder:
         if not inputs.tensor.is_floating_point():
             raise InvalidInputError(
                 f"{inputs.where}: {inputs.name} must contain floating-point images, scaled and normalized as "
-                f"for the encoder's training; got {inputs.describe()}. If the images "
+                f"in the encoder's training; got {inputs.describe()}. If the images "
                 "are bytes and the encoder was trained on ImageNet, use wc.deep.normalize(images)."
             )
 

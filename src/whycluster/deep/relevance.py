@@ -56,7 +56,7 @@ def lrp(
     given = read_tensor(relevance(trace.features) if callable(relevance) else relevance, "lrp", "relevance")
     if given.shape != trace.features.shape:
         raise InvalidInputError(
-            f"lrp: relevance must have the shape of the output of the module, {tuple(trace.features.shape)}; "
+            f"lrp: relevance must have the shape of the module's output, {tuple(trace.features.shape)}; "
             f"got {tuple(given.shape)}."
         )
     if not bool(torch.isfinite(given).all()):

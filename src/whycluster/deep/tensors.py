@@ -24,9 +24,9 @@ def read_tensor(X: Any, where: str, name: str) -> torch.Tensor:
     tensor = X.detach() if isinstance(X, torch.Tensor) else _read_array(X, where, name)
     if not is_dense(tensor):
         raise InvalidInputError(
-            f"{where}: {name} must be a dense tensor of ordinary values; got a tensor with dtype "
-            f"{tensor.dtype} and layout {tensor.layout} on the device {tensor.device}. Convert a "
-            f"sparse tensor with {name}.to_dense()."
+            f"{where}: {name} must be a dense tensor, not nested, quantized or on the meta device; got a "
+            f"tensor with dtype {tensor.dtype} and layout {tensor.layout} on the device {tensor.device}. "
+            f"Convert a sparse tensor with {name}.to_dense()."
         )
     if tensor.is_complex() or tensor.dtype == torch.bool:
         raise InvalidInputError(f"{where}: {name} must hold real numbers; got {tensor.dtype}.")

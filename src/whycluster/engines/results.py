@@ -170,9 +170,9 @@ class ArrowFormat:
         feature = int(np.argmax(np.abs(result.relevance[row])))
         skips = f"{setting(SKIP)} applies only to missing and infinite values. " * self.skips_invalid
         raise InvalidInputError(
-            f"{self.where}: results must fit into {dtype}, whose largest number is {largest:.3g}; row "
-            f"{result.table.first_row + row}, feature {result.names[feature]!r} has relevance "
-            f"{result.relevance[row, feature]:.3g} and the row has evidence {result.evidence[row]:.3g}. "
+            f"{self.where}: results must fit into {dtype}, whose largest number is {largest:.3g}; in "
+            f"row {result.table.first_row + row}, feature {result.names[feature]!r} has relevance "
+            f"{result.relevance[row, feature]:.3g}, and the evidence is {result.evidence[row]:.3g}. "
             f"{skips}Drop such rows, or rescale the data and fit the model again."
         )
 

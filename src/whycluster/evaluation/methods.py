@@ -195,7 +195,7 @@ def _forest(subject: Subject, random_state: int) -> Floats:
     if len(names) < 2 or not np.isin(subject.cluster, names).all():
         raise InvalidInputError(
             f"{subject.where}: the population must contain rows of at least 2 clusters and of every cluster "
-            "in X, so that a forest can learn them. Pass background=all_rows."
+            "in X, so that a forest can learn the clusters. Pass background=all_rows."
         )
     largest = np.abs(subject.population).max()
     if largest > np.finfo(np.float32).max:

@@ -317,7 +317,7 @@ class Network(ABC):
         if at is not None or units is not None:
             raise InvalidInputError(
                 "explain: at and units apply only to deep clusterings, which have layers; this model has "
-                "none. Leave them out."
+                "none. Leave at and units out."
             )
         asked = Query(**query)
         coded = asked.coded(self.labels, self.energy, "explain")

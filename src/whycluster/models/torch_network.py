@@ -219,7 +219,9 @@ class Differences(_WithBuffers):
 @functools.singledispatch
 def build(energy: Energy, clusters: Codes) -> torch.nn.Module:  # noqa: ARG001  # for the energies below
     """Return the layers that compute the evidence of these clusters, in this order."""
-    raise UnsupportedModelError(f"to_torch: {type(energy).__name__} cannot become a torch network yet.")
+    raise UnsupportedModelError(
+        f"to_torch: {type(energy).__name__} cannot be converted to a torch network yet."
+    )
 
 
 @build.register

@@ -410,7 +410,7 @@ class StagedTable(Table):
                 if column < 0:
                     raise InvalidInputError(
                         f"{self.where}: {self.name} must have values that the steps turn into finite "
-                        f"numbers; in row {self.number(row)}, several columns together become {value}. Drop "
+                        f"numbers; in row {self.number(row)}, combining several columns gives {value}. Drop "
                         f"or change such rows first."
                     )
                 self._check_input(row, column, value)

@@ -333,7 +333,7 @@ def _read_array(file: BinaryIO, name: str, entry: dict[str, Any], blank: Archive
     if file.readinto(array.reshape(-1).view(np.uint8)) != array.nbytes:  # type: ignore[attr-defined]
         raise blank.error("the file changed while it was being read")
     if dtype.kind == "b" and (array.view(np.uint8) > 1).any():
-        raise blank.error(f"{name[:80]!r} must be booleans")
+        raise blank.error(f"{name[:80]!r} must contain only booleans")
     return array.astype(dtype, copy=False)
 
 

@@ -112,7 +112,7 @@ def load(path: str | os.PathLike[str]) -> Any:
         found = _load_network(stored) if kind == "network" else _load_explanation(stored)
     except MemoryError as error:
         raise InvalidInputError(
-            f"load: {str(stored.path)!r}: its contents do not fit into the free memory."
+            f"load: the contents of {str(stored.path)!r} do not fit into the free memory."
         ) from error
     stored.close()
     return found
@@ -279,7 +279,9 @@ def _take_query(stored: ArchiveReader) -> dict[str, Any]:
     if (threshold is None) != (rule != SOFT) or not (
         threshold is None or (type(threshold) is float and 0 < threshold < 1)
     ):
-        raise stored.error("'threshold' must be a probability for the rule 'soft', otherwise null")
+        raise stored.error(
+            "'threshold' must be a probability for the rule 'soft' and null for all other rules"
+        )
     return {"rule": rule, "beta": beta, "threshold": threshold}
 
 
@@ -385,7 +387,8 @@ def _encoded_names(names: Sequence[Any] | None) -> list[Any] | None:
     others = {name for name in names or () if type(name) is not str and name is not None}
     if any(map(is_missing, others)):
         raise UnsupportedModelError(
-            "save: feature_names must not be missing; one of them is NaN. Rename that column first."
+            "save: feature_names must not contain missing names; one of them is NaN. Rename that column "
+            "first."
         )
     return _encoded(names, "feature_names")
 

@@ -231,7 +231,8 @@ def _positions(cells: Any, adata: Any) -> Codes:
         known = adata.obs_names.get_indexer(chosen)
         if (known < 0).any():
             raise InvalidInputError(
-                f"{WHERE}: cells must be names in adata.obs_names; {str(chosen[known < 0][0])!r} is not."
+                f"{WHERE}: cells must be names in adata.obs_names; {str(chosen[known < 0][0])!r} is not "
+                "one of them."
             )
         return np.asarray(known, np.intp)
     if chosen.dtype == bool and chosen.shape == (n_cells,):
@@ -239,8 +240,9 @@ def _positions(cells: Any, adata: Any) -> Codes:
     known = chosen.ndim == 1 and chosen.dtype.kind in "iu" and chosen.size > 0
     if not known or chosen.min() < 0 or chosen.max() >= n_cells:
         raise InvalidInputError(
-            f"{WHERE}: cells must be a mask of length {n_cells}, positions from 0 to {n_cells - 1} or "
-            f"names, and select at least one cell; got {chosen.dtype} of shape {chosen.shape}."
+            f"{WHERE}: cells must be a mask of length {n_cells}, a list of positions from 0 to "
+            f"{n_cells - 1}, or a list of names, and it must select at least one cell; got {chosen.dtype} "
+            f"of shape {chosen.shape}."
         )
     return chosen.astype(np.intp)
 

@@ -145,8 +145,8 @@ def open_expression(adata: Any, layer: str | None, columns: Codes | None = None)
         values = values.tocsr()
     elif getattr(values, "format", None) == "csc":
         raise InvalidInputError(
-            f"{WHERE}: {name} must be stored by cells (CSR or dense) to be read from a file; it is stored by "
-            "genes (CSC). Pass adata.to_memory()."
+            f"{WHERE}: {name} must be stored cell by cell (CSR or dense) to be read from a file; it is "
+            "stored gene by gene (CSC). Pass adata.to_memory()."
         )
     rows = _ExpressionRows(values, columns)
     names = adata.var_names if columns is None else adata.var_names[columns]
@@ -219,14 +219,14 @@ def read_scores(adata: Any, rep: str, n_pcs: int | None) -> tuple[Floats, Floats
     name = _loadings(rep)
     if rep not in adata.obsm:
         raise InvalidInputError(
-            f"{WHERE}: use_rep must be a key of adata.obsm, or None to use the expression; got {rep!r}. "
-            f"{_closest(rep, adata.obsm)}"
+            f"{WHERE}: use_rep must be a key of adata.obsm, or None to use the expression values; got "
+            f"{rep!r}. {_closest(rep, adata.obsm)}"
         )
     if name not in adata.varm:
         raise InvalidInputError(
             f"{WHERE}: adata.varm[{name!r}] must contain the loadings of adata.obsm[{rep!r}], which relate "
-            "scores to genes; it does not exist. Compute scores and loadings with sc.pp.pca, or pass "
-            "use_rep=None to use the expression."
+            "scores to genes; it is missing. Compute scores and loadings with sc.pp.pca, or pass "
+            "use_rep=None to use the expression values."
         )
     scores = _numbers(adata.obsm[rep], f"adata.obsm[{rep!r}]")
     loadings = _numbers(adata.varm[name], f"adata.varm[{name!r}]")
@@ -237,8 +237,8 @@ def read_scores(adata: Any, rep: str, n_pcs: int | None) -> tuple[Floats, Floats
         )
     if not np.isfinite(scores).all():
         raise InvalidInputError(
-            f"{WHERE}: adata.obsm[{rep!r}] must be finite; cell {np.argwhere(~np.isfinite(scores))[0, 0]} is "
-            "not. Remove such cells first."
+            f"{WHERE}: adata.obsm[{rep!r}] must be finite; cell {np.argwhere(~np.isfinite(scores))[0, 0]} "
+            "has NaN or infinite scores. Remove such cells first."
         )
     # Older versions of scanpy mark genes that are not in the PCA with NaN.
     loadings[np.isnan(loadings).any(axis=1)] = 0.0
@@ -283,7 +283,7 @@ def check_loadings(
         advice = (
             "Pass the layer that the scores were computed from, with all its genes (scaled if it was scaled "
             "for the PCA), or compute the scores again with sc.pp.pca. Scores that were corrected afterward "
-            "have no loadings; in that case, pass use_rep=None to use the expression."
+            "have no loadings; in that case, pass use_rep=None to use the expression values."
         )
     raise InvalidInputError(
         f"{WHERE}: {table.name} must be the data that adata.obsm[{rep!r}] was computed from; multiplied by "

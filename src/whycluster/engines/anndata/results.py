@@ -152,8 +152,8 @@ def check_free(adata: Any, key: str) -> None:
     taken = [f"adata.{part}[{name!r}]" for part, name in _places(key) if name in getattr(adata, part)]
     if taken:
         raise InvalidInputError(
-            f"{WHERE}: key_added must be a new name; found {', '.join(taken)}. Choose another name, or pass "
-            "overwrite=True."
+            f"{WHERE}: key_added must be a new name; results already exist in {', '.join(taken)}. Choose "
+            "another name, or pass overwrite=True."
         )
 
 

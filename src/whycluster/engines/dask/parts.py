@@ -91,7 +91,7 @@ class Partitions:
         """Return results in the dtype that the meta declares; raise an error if they would be rounded."""
         if len(values) and not np.can_cast(values.dtype, self.dtype):
             raise self._error(
-                f"must hold {self.dtype}, which the meta declares; got {values.dtype}. Convert the data "
+                f"must have dtype {self.dtype}, as the meta declares; got {values.dtype}. Convert the data "
                 "when they are read."
             )
         return values.astype(self.dtype, copy=False)

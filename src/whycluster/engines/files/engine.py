@@ -363,8 +363,8 @@ class FilesEngine(Engine[list[FilePart], FilePart, None, DatasetExplanation]):
             beta = f"{setting('beta=...')} to explain parts as they arrive, or " * only_beta
             raise InvalidInputError(
                 f"{WHERE}: the parts must be those that {what} measured on; {changed[0]!r} "
-                f"{'and others were' if len(changed) > 1 else 'was'} added, removed or changed since then. "
-                f"Pass {beta}{setting('overwrite=True')} to start over."
+                f"{'and others have' if len(changed) > 1 else 'has'} been added, removed or changed since "
+                f"then. Pass {beta}{setting('overwrite=True')} to start over."
             )
 
     def _population_from_json(self, stored: Any) -> Population:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, ClassVar, final
 
 from whycluster.core.errors import FilesWarning, InvalidInputError, MissingDependencyError
-from whycluster.data.display import count
+from whycluster.data.display import count, cut
 from whycluster.data.missing import MISSING_WORDS
 
 PARQUET = (".parquet", ".parq", ".pq")
@@ -319,23 +319,23 @@ def find_parts(data: Any, where: str) -> list[FilePart]:
     if unread:
         warnings.warn(
             f"{where}: skipped {count(len(unread), 'folder')} that match{'es' * (len(unread) == 1)} the "
-            f"pattern, such as {unread[0].as_posix()!r}. To read its files, pass the folder, or a pattern "
-            "that ends with '**'.",
+            f"pattern: {cut([each.as_posix() for each in unread])}. To read the files in a folder, pass "
+            "the folder itself, or a pattern that ends with '**'.",
             FilesWarning,
             stacklevel=3,
         )
     if others:
-        shown = ", ".join(repr(each.as_posix()) for each in others[:3])
+        shown = cut([each.as_posix() for each in others], 3)
         warnings.warn(
-            f"{where}: skipped {count(len(others), 'file')} in the folder, such as {shown}; only files of "
-            f"type {', '.join(KINDS)} are read.",
+            f"{where}: skipped {count(len(others), 'file')} in the folder: {shown}. Only files of type "
+            f"{', '.join(KINDS)} are read.",
             FilesWarning,
             stacklevel=3,
         )
     files = _unique(paths)
     if not files:
         raise InvalidInputError(
-            f"{where}: data must be files of type {', '.join(KINDS)}; found none at {data!r}."
+            f"{where}: data must contain files of type {', '.join(KINDS)}; found none at {data!r}."
         )
     several = len(names) > 1 or files == [_absolute(Path(names[0]))]
     root = Path(os.path.commonpath([path.parent for path in files])) if several else _root(names[0])
@@ -392,7 +392,7 @@ def _files(given: str, where: str, others: list[Path], unread: list[Path]) -> li
         if not path.is_file():
             remote = " For remote files, pass a pyarrow Dataset." * ("://" in given)
             raise InvalidInputError(
-                f"{where}: data must be the path of existing files; found none at {given!r}.{remote}"
+                f"{where}: data must name existing files; found none at {given!r}.{remote}"
             )
         return [_absolute(path)]
     _check_listable(given, where)
@@ -416,7 +416,7 @@ def _walk(folder: Path, where: str, above: list[str]) -> Iterator[Path]:
         names = sorted(os.listdir(folder))
     except OSError as error:
         raise InvalidInputError(
-            f"{where}: data must be folders that can be read; {str(folder)!r} cannot be read "
+            f"{where}: every folder in data must be readable; reading {str(folder)!r} failed "
             f"({error.strerror}). Change its permissions, or pass a list of files."
         ) from error
     for path in (folder / name for name in names if not is_hidden(Path(name))):
@@ -434,11 +434,12 @@ def _check_link(path: Path, where: str) -> None:
     except OSError as error:
         if path.is_symlink():
             raise InvalidInputError(
-                f"{where}: data must be files that exist; {str(path)!r} is a link to {os.readlink(path)!r}, "
-                f"which cannot be read ({error.strerror}). Remove the link, or restore the file."
+                f"{where}: every file in data must be readable; {str(path)!r} is a link to "
+                f"{os.readlink(path)!r}, which cannot be read ({error.strerror}). Remove the link, or "
+                "restore the file."
             ) from error
         raise InvalidInputError(
-            f"{where}: data must be files that can be read; {str(path)!r} cannot be read ({error.strerror})."
+            f"{where}: every file in data must be readable; reading {str(path)!r} failed ({error.strerror})."
         ) from error
 
 
@@ -450,7 +451,7 @@ def _check_listable(pattern: str, where: str) -> None:
         for folder in glob.glob(above, recursive=True) if is_pattern(above) else [above]:
             if os.path.isdir(folder) and not os.access(folder, os.R_OK | os.X_OK):
                 raise InvalidInputError(
-                    f"{where}: data must be folders that can be read; {folder!r} cannot be read "
+                    f"{where}: every folder in data must be readable; reading {folder!r} failed "
                     "(Permission denied). Change its permissions, or pass a list of files."
                 )
 
@@ -490,8 +491,8 @@ def _of_file(path: Path, name: str, where: str) -> FilePart:
     kind = _kind(path)
     if kind not in KINDS:
         raise InvalidInputError(
-            f"{where}: data must be files of type {', '.join(KINDS)}; got {str(path)!r}. For other "
-            "formats, pass a pyarrow Dataset."
+            f"{where}: every file in data must be of type {', '.join(KINDS)}; got {str(path)!r}. For "
+            "other formats, pass a pyarrow Dataset."
         )
     return ParquetPart(name, path) if kind in PARQUET else TextPart(name, path)
 

@@ -340,8 +340,9 @@ def _check_results(parts: list[FilePart]) -> None:
         for folder in PurePosixPath(part.name).parents:
             if str(folder) in seen:
                 raise InvalidInputError(
-                    f"{WHERE}: each part must have its own result file; {seen[str(folder)]!r} would be "
-                    f"written to {str(folder)!r}, which is the folder of {part.name!r}. Rename one of them."
+                    f"{WHERE}: each part must have its own result file; the result of {seen[str(folder)]!r} "
+                    f"would be the file {str(folder)!r}, but the result of {part.name!r} needs a folder of "
+                    "that name. Rename one of them."
                 )
 
 

@@ -78,8 +78,7 @@ class DatasetExplanation:
         """
         if self._aggregate is None or self.summary is None:
             raise InvalidInputError(
-                f'{WHERE}: quantiles must be requested with output="summary" or "both"; this run wrote only '
-                "rows."
+                f'{WHERE}: quantiles need a run with output="summary" or "both"; this run wrote only rows.'
             )
         summary = self.summary
         columns: dict[Any, Any] = {

@@ -155,7 +155,7 @@ class RunState:
             intact = False
         if not intact:
             raise InvalidInputError(
-                f"{self.where}: {str(path)!r} must be a description that this version of whycluster wrote; "
+                f"{self.where}: {str(path)!r} must be a description written by this version of whycluster; "
                 "it is damaged, or from another version. Choose another folder, or remove this one."
             )
         return dict(facts)

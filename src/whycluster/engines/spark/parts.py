@@ -236,7 +236,7 @@ def _named(network: Network, columns: Any) -> list[str]:
     if columns is None and network.feature_names is None:
         raise InvalidInputError(
             f"{WHERE}: columns must name the {network.n_features} columns that the model takes, in order, "
-            "because it was fitted without column names; got none. Alternatively, pass one column of "
+            "because it was fitted without column names; columns is None. Alternatively, pass one column of "
             "vectors as features_col."
         )
     if columns is None:
@@ -285,7 +285,7 @@ def _check_length(name: str, width: int | None, names: Sequence[str] | None) -> 
     """Raise an error if the metadata of a column declares vectors of the wrong length."""
     if width is not None and names is not None and len(names) != width:
         raise InvalidInputError(
-            f"{WHERE}: column {name!r} must hold vectors of length {width}, which the model expects; its "
+            f"{WHERE}: column {name!r} must hold vectors of length {width}, as the model expects; its "
             f"metadata declares length {len(names)}."
         )
 
@@ -316,7 +316,9 @@ def kept_columns(df: Any, id_columns: Any) -> list[str]:
     kept = [id_columns] if isinstance(id_columns, str) else list(id_columns)
     missing = [name for name in kept if name not in df.columns]
     if missing:
-        raise InvalidInputError(f"{WHERE}: id_columns must be columns of df; {missing[0]!r} is not.")
+        raise InvalidInputError(
+            f"{WHERE}: id_columns must be columns of df; df has no column {missing[0]!r}."
+        )
     twice = next((name for name in kept if kept.count(name) > 1), None)
     if twice is not None:
         raise InvalidInputError(
@@ -423,7 +425,7 @@ def _block(column: Any, sent: SentColumn) -> Floats:
     if wrong.any():
         row = int(np.argmax(wrong))
         raise InvalidInputError(
-            f"{WHERE}: column {sent.column!r} must hold vectors of length {width}, which the model expects; "
+            f"{WHERE}: column {sent.column!r} must hold vectors of length {width}, as the model expects; "
             f"row {row} has one of length {lengths[row]}."
         )
     values = np.asarray(column.flatten().to_numpy(zero_copy_only=False), np.float64).reshape(-1, width)

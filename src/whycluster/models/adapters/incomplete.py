@@ -45,8 +45,8 @@ class AwaitingColumns:
             if len(set(columns)) == self.n_categorical:
                 return self.place(columns)
         raise InvalidInputError(
-            f"{where}: categorical must contain the positions of the {self.n_categorical} columns, out of "
-            f"{self.n_features}, that {self.kind} was fitted on as categories; got {categorical!r}."
+            f"{where}: categorical must contain the positions of the {self.n_categorical} columns (out of "
+            f"{self.n_features}) that {self.kind} treats as categorical; got {categorical!r}."
         )
 
     def with_columns_of(self, X: Any) -> Network:

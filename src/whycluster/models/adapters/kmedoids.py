@@ -33,8 +33,8 @@ def _kmedoids(model: Any) -> Network | OnlyLabels:
         return OnlyLabels(model.labels_, "the labels of KMedoids")
     if model.metric not in _METRICS or model.metric_params:
         raise UnsupportedModelError(
-            f"neuralize: KMedoids must use a metric that adds up over the features, "
-            f"{', '.join(map(repr, _METRICS))}; "
+            f"neuralize: KMedoids must use a metric that adds up over the features "
+            f"({', '.join(map(repr, _METRICS))}); "
             f"got {model.metric!r}. {BY_LABELS}"
         )
     # predict labels a cluster by the row number of its medoid, so the network does, too.

@@ -71,8 +71,8 @@ def find_network(
         return found.with_columns_of(X) if categorical is None else found.with_columns(categorical, where)
     if categorical:
         raise InvalidInputError(
-            f"{where}: categorical must be passed only for KPrototypes, which does not record which columns "
-            f"are categorical; got it for {type(model).__name__}. Leave it out."
+            f"{where}: categorical applies only to KPrototypes, which does not record which columns are "
+            f"categorical; got a model of type {type(model).__name__}. Leave categorical out."
         )
     return found
 
