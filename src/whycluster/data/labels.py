@@ -155,7 +155,7 @@ def as_list(labels: Any, where: str, *, whole: bool = True) -> list[Any]:
 
 
 def _is_masked(labels: Any) -> bool:
-    """Return whether labels are a NumPy masked array with hidden values; nullable pandas arrays are not."""
+    """Return whether labels are a NumPy masked array with hidden values, not a nullable pandas array."""
     return isinstance(labels, np.ma.MaskedArray) and np.ma.is_masked(labels)
 
 

@@ -73,7 +73,7 @@ class MixingEnergy(WrappedEnergy):
     @property
     @abstractmethod
     def work_width(self) -> int:
-        """The number of values per row that `combine` needs as work space, in addition to z."""
+        """The number of values per row that `combine` needs as workspace, in addition to z."""
 
     @abstractmethod
     def prepare(self, means: Floats) -> None:

@@ -144,7 +144,7 @@ class Contents(ABC):
         return list(zip(clean_names(left_out), reasons, strict=True))
 
     def shared(self) -> dict[str, Any]:
-        """Return the data for the script that do not depend on the rows that are shown."""
+        """Return the part of the script's data that is the same whichever rows are shown."""
         return {
             "kind": self.kind,
             "noun": self.noun,

@@ -36,7 +36,7 @@ class Energy(ABC):
     n_clusters: int
     n_features: int
     offset: Floats | None  # subtracted from every row first; None if nothing is subtracted
-    scratch_width: int  # the work space of the methods: ``scratch`` is (b, scratch_width)
+    scratch_width: int  # the workspace of the methods: ``scratch`` is (b, scratch_width)
     title = "a custom dissimilarity"  # the family of models, for reports
     gives_probabilities = False  # whether softmax(-s) are the cluster probabilities of the model
     stiffness: float | None = None  # the beta for which exp(-beta s) are densities or probabilities, or None

@@ -260,7 +260,7 @@ class FloorEnergy(Energy):
         return self.clusters.compared(x)
 
     def energies(self, x: Floats, out: Floats, scratch: Floats) -> None:
-        """Write the energies of the clusters, then the floor, all minus the |x|^2 that clusters leave out."""
+        """Write the energies of the clusters, then the floor, with |x|^2 subtracted from all of them."""
         self.clusters.energies(x, out[:, :-1], *carve(scratch, self.clusters.scratch_width))
         out[:, -1] = self.floor - self.clusters.left_out(x, *carve(scratch, self.n_features))
 

@@ -108,7 +108,7 @@ class StudentEnergy(Energy):
         return base
 
     def _rates(self, x: Floats, own: Codes, scratch: Floats) -> tuple[Floats, Floats]:
-        """Return rho_k for each cluster k and the row's own cluster c, (b, K), and work space (b, d).
+        """Return rho_k for each cluster k and the row's own cluster c, (b, K), and workspace (b, d).
 
         With m = 1 + min(u_k, u_c) and v = |u_k - u_c| / m, rho_k is log(1 + v) / v, which is 1 for v = 0,
         times (alpha + 1) / 2 / (alpha + d_n^2) / m. This form is symmetric in k and c, and 1 + v is never
