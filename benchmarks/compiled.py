@@ -231,7 +231,7 @@ def main() -> None:
     lines = [
         "# Compiled loops compared with NumPy",
         "",
-        "The table shows how many times as long as `KMeans.predict` each version takes on the same float64",
+        "The table shows the time of each version relative to that of `KMeans.predict` on the same float64",
         f"data, as the median of {REPEATS} rounds. In each round, all versions take turns. They use the same",
         "blocks and threads, and their relevance agrees to ten digits. For numba, the table shows the faster",
         "of two versions. One does everything in a single call for each block and pass (for up to",

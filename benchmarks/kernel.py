@@ -90,7 +90,7 @@ def linear_in_support(repeats: int = 15) -> list[str]:
     return [
         *lines,
         "",
-        f"When the number of support vectors doubles, the time grows at most {max(ratios):.2f}-fold.",
+        f"If the number of support vectors doubles, the time grows by a factor of at most {max(ratios):.2f}.",
     ]
 
 

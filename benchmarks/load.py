@@ -57,7 +57,7 @@ def report(options: argparse.Namespace) -> None:
             "# Load",
             "",
             "A service, `ThreadingHTTPServer` with a network loaded from a file, explains tables of "
-            f"{N_ROWS} rows with {N_FEATURES} features. {N_CLIENTS} clients send tables for "
+            f"{N_ROWS} rows with {N_FEATURES} features. In this test, {N_CLIENTS} clients send tables for "
             f"{options.seconds:g} seconds and compare every answer with the expected one, bit for bit.",
             "",
             "| requests | per second | median, ms | 99th percentile, ms | wrong answers | growth, MB |",
@@ -70,7 +70,7 @@ def report(options: argparse.Namespace) -> None:
             "",
             f"The next table is for {options.rows:,} rows with {N_FEATURES} float64 features and "
             f"{options.clusters:,} clusters, explained in memory with `explain` and from five Parquet files "
-            "with `explain_dataset`. The peak is the largest memory use of the whole process, including the "
+            "with `explain_dataset`. The peak is the highest memory use of the whole process, including the "
             "libraries and the data.",
             "",
             "| | data, MB | results, MB | seconds | peak memory, MB |",

@@ -99,8 +99,7 @@ def main(data: Path | None) -> None:
         f"rules, and torch runs on {torch.get_num_threads()} threads.",
         "A call to `explain` consists of a forward pass for the features, a forward pass for the tape, and",
         "the backward pass. A call to `wc.deep.lrp` consists of only the last two passes.",
-        "For each convolution, LRP computes one more product in the forward pass than a plain forward pass "
-        "does.",
+        "For each convolution, the forward pass of LRP computes one more product than a plain forward pass.",
         "In the backward pass, LRP computes two products, whereas computing the gradient takes only one.",
         "",
     ]

@@ -108,8 +108,7 @@ def main() -> None:
         "",
         "The table shows how the time grows with the number of rows n, features d, clusters K and support",
         "vectors per cluster p. Each exponent is fitted to the three largest of four sizes, where each size",
-        "is twice the previous one. The exponents of the paper are taken from its Table II. Times are "
-        "medians",
+        "is twice the previous one. The paper's exponents are taken from its Table II. Times are medians",
         f"of {REPEATS} runs. The last column shows the time for d = 64.",
         "For kernel k-means, the cost of the paper's network is quadratic in p, whereas our computation is",
         "exact and its cost is linear in p. Larger matrix products are more efficient, so the measured",

@@ -174,7 +174,7 @@ def compared_with_paper(found: Mapping[int, Scores], column: int) -> list[str]:
     """Return sentences that compare the result with the paper's."""
     lines = [
         "In the paper, NEON is the best method at all blocks except the last one, where NetDissect2 is best.",
-        "In the paper, NEON scores highest at the lower blocks.",
+        "NEON's scores in the paper are highest at the lower blocks.",
         "Our results compare NEON with the best of the paper's other methods as follows:",
         "",
     ]
@@ -300,8 +300,7 @@ _INTRODUCTION = [
     "**The images are not those used in the paper.**",
     "The paper uses PASCAL VOC 2007, which was not available.",
     "We use images from BSDS500 instead.",
-    "In BSDS500, several people divided each image into segments, and each person chose how "
-    "fine the segments are.",
+    "In BSDS500, several people divided each image into segments, each choosing how finely to divide it.",
     "The segments in the coarsest segmentation are closest to whole objects. We also report the mean over "
     "all segmentations of an image.",
     "The ranking of the methods can be compared with the paper's, but the scores cannot.",

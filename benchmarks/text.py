@@ -74,9 +74,9 @@ def of_terms(n_documents: int, repeats: int) -> str:
     }
     times = side_by_side(calls, repeats)
     return (
-        f"Another pipeline represents {n_documents:,} documents by the tf-idf values of "
-        f"{len(pipeline[0].vocabulary_):,} words and pairs of words, followed by `TruncatedSVD(100)`, "
-        f"`Normalizer` and `KMeans({K})`.\n"
+        f"Another pipeline computes the tf-idf values of {len(pipeline[0].vocabulary_):,} words and word "
+        f"pairs in {n_documents:,} documents, followed by `TruncatedSVD(100)`, `Normalizer` and "
+        f"`KMeans({K})`.\n"
         f"For this pipeline, `predict` takes {times['predict']:.1f} s, and `explain` takes "
         f"{times['explain']:.1f} s."
     )
