@@ -12,7 +12,7 @@ RULE = "rule must be one of 'min-take-most', 'joint', 'sequential', 'contrast'; 
 CLUSTER = "{} must be one of the model's 3 clusters, 'a', 'b', 'c'; got {}."
 THRESHOLD = "threshold must be a probability strictly between 0 and 1; got {}."
 TOGETHER = (
-    "threshold compares a cluster with all others together, which fixes how they share the evidence; it "
+    "threshold compares a cluster with all others at once, which fixes how they share the evidence, so it "
     "cannot be combined with against, beta or rule."
 )
 INVALID: list[tuple[dict[str, Any], str]] = [

@@ -707,8 +707,8 @@ def test_a_threshold_needs_probabilities() -> None:
     )
     for option in ({"against": 1}, {"rule": "joint"}, {"beta": 2.0}):
         assert message(ROWS, metric="dot", threshold=0.9, **option) == (
-            "explain: threshold compares a cluster with all others together, which fixes how they share "
-            "the evidence; it cannot be combined with against, beta or rule."
+            "explain: threshold compares a cluster with all others at once, which fixes how they share "
+            "the evidence, so it cannot be combined with against, beta or rule."
         )
 
 

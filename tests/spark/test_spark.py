@@ -424,9 +424,11 @@ def test_no_row_is_lost_with_a_worker(df: Any, table: pd.DataFrame, tmp_path: Pa
 def test_a_stream_needs_beta(spark: Any) -> None:
     stream = spark.readStream.format("rate").load()
     assert engine.explain([[0.0], [1.0]], stream, columns=["value"], beta=1.0).isStreaming
-    with pytest.raises(
-        wc.InvalidInputError, match=r"^spark\.explain: beta, or a background to measure it on, must be given"
-    ):
+    message = (
+        "spark.explain: for a stream, beta or a background to measure it on must be given, because a stream "
+        "never ends; got neither. Pass one of them."
+    )
+    with pytest.raises(wc.InvalidInputError, match=f"^{re.escape(message)}$"):
         engine.explain([[0.0], [1.0]], stream, columns=["value"])
 
 

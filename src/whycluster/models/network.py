@@ -138,8 +138,8 @@ class Query:
             )
         if self.against is not None or beta is not None or self.rule != DEFAULT_RULE:
             raise InvalidInputError(
-                f"{where}: {setting('threshold')} compares a cluster with all others together, which fixes "
-                f"how they share the evidence; it cannot be combined with {setting('against')}, "
+                f"{where}: {setting('threshold')} compares a cluster with all others at once, which fixes "
+                f"how they share the evidence, so it cannot be combined with {setting('against')}, "
                 f"{setting('beta')} or {setting('rule')}."
             )
         if energy is not None and not energy.gives_probabilities:

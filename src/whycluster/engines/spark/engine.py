@@ -158,8 +158,9 @@ class SparkEngine(Engine[SparkParts, Any, list[Any], Any]):
         """Measure all rows of a DataFrame."""
         if parts.df.isStreaming:
             raise InvalidInputError(
-                f"{WHERE}: beta, or a background to measure it on, must be given for a stream, which has no "
-                "end; got neither. Pass one of them."
+                f"{WHERE}: for a stream, beta or a background to measure it on must be given, because a "
+                "stream "
+                "never ends; got neither. Pass one of them."
             )
         reader = replace(self.reader, inputs=sent_columns(parts.inputs, []))
         engine = replace(self, reader=reader, request=replace(self.request, name=parts.name))
