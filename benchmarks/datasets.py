@@ -134,7 +134,7 @@ NOTES = {
     "hepac": "The columns are age and 10 laboratory values; 31 missing values are set to the column mean.",
     "sales": "The columns are the raw counts for weeks W0 to W51.",
     "sales, normalized": "The columns are Normalized 0 to Normalized 51.",
-    "water": "We replaced 591 missing values with the column mean.",
+    "water": "We replace 591 missing values with the column mean.",
     "whlsl": "The columns are the six amounts, without Channel and Region.",
     "whlsl, logarithms": "The columns are log(1 + amount) for the same six amounts.",
     "star98": "The data come from statsmodels. We use the 14 columns that are not products of other columns.",

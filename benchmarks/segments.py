@@ -175,7 +175,7 @@ def compared_with_paper(found: Mapping[int, Scores], column: int) -> list[str]:
     lines = [
         "In the paper, NEON is the best method at all blocks except the last one, where NetDissect2 is best.",
         "NEON's scores in the paper are highest at the lower blocks.",
-        "Our results compare NEON with the best of the paper's other methods as follows:",
+        "In our results, NEON compares with the best of the paper's other methods as follows:",
         "",
     ]
     for tau, title in ((OWN, "NetDissect's own quantile"), (BEST, "the best quantile for NetDissect2")):

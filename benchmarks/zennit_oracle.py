@@ -357,7 +357,7 @@ def page(least: float, agreeing: list[str], biased: list[str], zennit: Any) -> l
         "All computations use float64.",
         "The `cosine` column shows the smallest cosine similarity across the inputs.",
         "The `difference` column shows the largest difference across the inputs, relative to max |R| for "
-        "the input.",
+        "that input.",
         "Most rules apply to all layers. Rules marked `at the inputs` apply only to the first layer, and "
         "z+ applies to all other layers.",
         'Biases receive no relevance (`zero_params="bias"`) unless stated otherwise.',
