@@ -159,8 +159,7 @@ class SparkEngine(Engine[SparkParts, Any, list[Any], Any]):
         if parts.df.isStreaming:
             raise InvalidInputError(
                 f"{WHERE}: for a stream, beta or a background to measure it on must be given, because a "
-                "stream "
-                "never ends; got neither. Pass one of them."
+                "stream never ends; got neither. Pass one of them."
             )
         reader = replace(self.reader, inputs=sent_columns(parts.inputs, []))
         engine = replace(self, reader=reader, request=replace(self.request, name=parts.name))
