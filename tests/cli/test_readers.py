@@ -6,6 +6,7 @@ import csv
 import gzip
 import io
 import random
+import tracemalloc
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -199,6 +200,19 @@ def bomb(kind: str, n_rows: int) -> bytes:
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
         archive.writestr("xl/worksheets/sheet1.xml", b"<row/>" * n_rows)
     return packed.getvalue()
+
+
+def test_a_small_compressed_file_takes_little_memory(tmp_path: Path) -> None:
+    """Found by fuzzing: reading up to the limit at once would allocate the limit."""
+    (tmp_path / "t.csv.gz").write_bytes(gzip.compress(b"a,b\n1,2\n3,4\n"))
+    tracemalloc.start()
+    try:
+        contents = TableFile(tmp_path / "t.csv.gz").read_bytes()
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert contents == b"a,b\n1,2\n3,4\n"
+    assert peak < 1 << 23
 
 
 @pytest.mark.parametrize(("kind", "name"), [("csv", "t.csv.gz"), ("jsonl", "t.jsonl.gz"), ("xlsx", "t.xlsx")])

@@ -195,6 +195,15 @@ def test_verify_reads_nothing_outside_the_folder(run: Path) -> None:
     assert wc.verify_dataset(run / "out").missing == ["../in/part-0.parquet"]
 
 
+def test_a_name_that_no_file_can_have_is_missing(run: Path) -> None:
+    """Found by fuzzing."""
+    path = run / "out" / "_whycluster.json"
+    facts = json.loads(path.read_text())
+    facts["results"]["x" * 300] = facts["results"]["part-0.parquet"]
+    path.write_text(json.dumps(facts))
+    assert wc.verify_dataset(run / "out").missing == ["x" * 300]
+
+
 @pytest.mark.parametrize(
     "change",
     [

@@ -31,6 +31,7 @@ _PREVIEW = 1 << 16  # number of bytes that are checked before a file is read
 _LONGEST_HEADER, _PIECE = 1 << 26, 1 << 20  # bytes
 _LONGEST_VALUE = (1 << 31) - 1  # characters; Python's default, 131,072, is shorter than some headers
 _EXPANDED, _RATIO = 1 << 28, 100  # bytes, or times the compressed size, whichever is larger
+_CHUNK = 1 << 20  # bytes of expanded text that are read at once
 _TYPE_ROWS = 10_000  # number of rows for inferring column types; all rows if later rows contradict the types
 _CHECKED_VALUES = 1000  # number of values checked in a text column
 _ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)?)?")
@@ -101,12 +102,15 @@ class TableFile:
 
     def read_bytes(self) -> bytes:
         """Return the contents; raise an error if compressed contents are too large."""
-        most = _most_expanded(self) if self.is_compressed else -1
         with self.open() as stream:
-            contents = stream.read(most + 1 if self.is_compressed else -1)
-        if self.is_compressed and len(contents) > most:
-            _raise_expanded(self, most)
-        return contents
+            if not self.is_compressed:
+                return stream.read()
+            most, contents = _most_expanded(self), bytearray()
+            while chunk := stream.read(_CHUNK):  # reading all at once would allocate the maximum size
+                contents += chunk
+                if len(contents) > most:
+                    _raise_expanded(self, most)
+        return bytes(contents)
 
 
 def read(file: TableFile) -> pl.DataFrame:

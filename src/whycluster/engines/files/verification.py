@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -80,7 +81,7 @@ def verify_folder(folder: Path, where: str) -> DatasetVerification:
             "'_whycluster.json'."
         )
     records = {name: FileRecord(**record) for name, record in facts["results"].items()}
-    there = {name for name in records if state.contains(name) and (folder / name).is_file()}
+    there = {name for name in records if state.contains(name) and _is_file(folder / name)}
     changed = []
     for name in sorted(there):
         with _naming(folder / name, where):
@@ -91,6 +92,16 @@ def verify_folder(folder: Path, where: str) -> DatasetVerification:
     n_rows = sum(record.rows or 0 for record in records.values())
     missing = sorted({*records} - there)
     return DatasetVerification(folder, len(records), n_rows, facts["complete"], missing, changed, extra)
+
+
+def _is_file(path: Path) -> bool:
+    """Return whether a path is a file; an edited description may list names that no file can have."""
+    try:
+        return path.is_file()
+    except OSError as error:
+        if error.errno != errno.ENAMETOOLONG:
+            raise
+        return False
 
 
 @contextmanager
