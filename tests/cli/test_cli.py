@@ -285,6 +285,31 @@ def test_row_shows_the_smallest_change(wine: Path, capsys: pytest.CaptureFixture
     )
 
 
+def test_row_says_which_columns_may_change(wine: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    common = ("row", wine, "--id", 1073, "--k", 3, "--to", 0, "--quiet", "--ignore", "kind")
+    frame = pl.read_csv(wine).drop("wine_id", "kind")
+    exp = wc.explain(wc.tabular.pipeline(frame, 3), frame)
+    only = ["alcohol", "proline"]
+    _, out, _ = invoke(capsys, *common, "--within", "alcohol,proline")
+    moved = exp.counterfactual(73, 0, within=only)
+    assert out.strip().endswith(moved.describe(10).replace("Row 73", "Row 1073"))
+    _, out, _ = invoke(capsys, *common, "--hold", "alcohol", "--hold", "proline")
+    moved = exp.counterfactual(73, 0, hold=only)
+    assert out.strip().endswith(moved.describe(10).replace("Row 73", "Row 1073"))
+    changes = json.loads(invoke(capsys, *common, "--within", "alcohol", "--json")[1])["changes"]
+    assert [each["feature"] for each in changes if each["after"] != each["before"]] == ["alcohol"]
+    assert invoke(capsys, *common, "--within", "alcohl")[2] == (
+        "whycluster: --within must name columns of the table, such as alcohol, ... (13 in total); got "
+        "'alcohl'.\n"
+    )
+    assert invoke(capsys, *common, "--within", "ash", "--hold", "ash")[2] == (
+        "whycluster: --hold must leave at least one column to change; it leaves none.\n"
+    )
+    assert invoke(capsys, "row", wine, "--id", 1073, "--k", 3, "--hold", "ash", "--quiet")[2] == (
+        "whycluster: --hold works only with --to, which names the cluster to move to.\n"
+    )
+
+
 def test_row_by_number_or_by_another_column(
     wine: Path, passengers: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -290,8 +290,8 @@ def choose_columns(frame: pl.DataFrame, options: CommandOptions) -> list[str]:
             _check_single_column(option, name, frame)
     if options.labels is not None:
         _check_clusters(frame[options.labels])
-    wanted = _parse_names(options.columns, frame.columns, "--columns") or set(frame.columns)
-    unwanted = _parse_names(options.ignore, frame.columns, "--ignore") | {options.labels, options.id}
+    wanted = parse_names(options.columns, frame.columns, "--columns") or set(frame.columns)
+    unwanted = parse_names(options.ignore, frame.columns, "--ignore") | {options.labels, options.id}
     chosen = [name for name in frame.columns if name in wanted and name not in unwanted]
     if not chosen:
         _raise_no_column(frame, options)
@@ -332,7 +332,7 @@ def _raise_no_column(frame: pl.DataFrame, options: CommandOptions) -> NoReturn:
     )
 
 
-def _parse_names(given: Iterable[str], known: Sequence[str], option: str) -> set[str]:
+def parse_names(given: Iterable[str], known: Sequence[str], option: str) -> set[str]:
     """Return the columns that an option names.
 
     The option may be repeated, and each value may list several names.

@@ -228,6 +228,8 @@ def report(**options: Any) -> None:
     metavar="CLUSTER",
     help="Also show the smallest change that moves the row to this cluster (not with --labels).",
 )
+@_repeatable_option("--within", "COLUMNS", "With --to, change these columns only (comma-separated).")
+@_repeatable_option("--hold", "COLUMNS", "With --to, do not change these columns (comma-separated).")
 @_top
 @_reading_options
 @_seed

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from whycluster.cli.clustering import CommandOptions, read_query
+from whycluster.cli.clustering import CommandOptions, parse_names, read_query
 from whycluster.cli.formatting import cluster_and_note, to_json
 from whycluster.cli.output import print_result
 from whycluster.core.errors import InvalidInputError
@@ -18,6 +19,8 @@ def row(
     *,
     name: str,
     to: str | None,
+    within: Sequence[str],
+    hold: Sequence[str],
     top: int,
     quiet: bool,
     as_json: bool,
@@ -27,12 +30,16 @@ def row(
     clustered = cluster_and_note(CommandOptions.of(given, "--id-column"), quiet)
     if to is not None and clustered.labels is not None:
         raise InvalidInputError("--to works only with new clusters. Remove --labels.")
+    _check_needs_to(to, {"--within": within, "--hold": hold})
     position = clustered.position(name)
     exp = clustered.explain(np.array([position]), **read_query(clustered.network, given))
     destination = clustered.find_cluster(to, "--to")
     if to is not None and destination == exp.assigned[0]:
         raise InvalidInputError(f"--to must be a different cluster; the row is already in {to}.")
-    change = None if to is None else clustered.explain().counterfactual(position, destination)
+    change = None
+    if to is not None:
+        columns = _changeable(clustered.rows.columns, within, hold)
+        change = clustered.explain().counterfactual(position, destination, within=columns)
     if as_json:
         facts = _row_facts(name, exp, top)
         print_result(to_json(facts if change is None else facts | _change_facts(change)))
@@ -40,10 +47,26 @@ def row(
         print_result(exp.describe(0, top) + ("" if change is None else f"\n\n{change.describe(top)}"))
 
 
+def _check_needs_to(to: str | None, options: dict[str, Sequence[str]]) -> None:
+    for option, given in options.items():
+        if given and to is None:
+            raise InvalidInputError(f"{option} works only with --to, which names the cluster to move to.")
+
+
+def _changeable(columns: Sequence[str], within: Sequence[str], hold: Sequence[str]) -> list[str]:
+    """Return the columns that may change."""
+    allowed = parse_names(within, columns, "--within") or set(columns)
+    held = parse_names(hold, columns, "--hold")
+    left = [column for column in columns if column in allowed - held]
+    if not left:
+        raise InvalidInputError("--hold must leave at least one column to change; it leaves none.")
+    return left
+
+
 def _change_facts(change: Counterfactual) -> dict[str, Any]:
     cells = zip(change.feature_names, change.before, change.after, change.single, strict=True)
     changes = [{"feature": f, "before": b, "after": a, "alone": s} for f, b, a, s in cells]
-    return {"to": change.to, "distance": change.distance, "changes": changes}
+    return {"to": change.to, "distance": change.distance, "changes": changes, "held": change.held}
 
 
 def _row_facts(name: str, exp: Explanation, top: int) -> dict[str, Any]:

@@ -5,7 +5,11 @@ Modules, in reading order:
 - `base`: `BaseExplanation`, with the cluster, the competitor and the evidence of each row
 - `explanation`: `Explanation`, which adds the relevance of each feature
 - `summary`: the features that define each cluster, averaged over its members
-- `counterfactual`: the smallest change that moves a row to another cluster; `half_spaces`: its geometry
+- `counterfactual`: the smallest change that moves a row to another cluster, and its text
+- `changeable_row`, `cell_values`: what changes of a row's values do to the inputs of the model
+- `smallest_change`: the search for the change; `half_spaces`: its geometry; `local_search`: boundaries
+  that are not planes
+- `short_values`: rounded values that are still enough when printed
 - `findings`: sentences and warnings about clusters (public as ``whycluster.findings``)
 - `fidelity`: how well a surrogate matches the labels it was fitted to
 - `formatting`: the tables and lists in which explanations are printed

@@ -36,6 +36,11 @@ def why_held(value: Any) -> str:
     return WHOLE_DAYS if isinstance(value, dt.date) else CATEGORY
 
 
+def is_number_or_date(value: Any) -> bool:
+    """Return whether a value has a difference to others of its kind."""
+    return why_held(value) in ("", WHOLE_DAYS)
+
+
 def is_day(value: Any) -> bool:
     """Return whether a value is a date without a time."""
     return isinstance(value, dt.date) and not isinstance(value, dt.datetime)

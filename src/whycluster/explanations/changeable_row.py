@@ -8,7 +8,7 @@ column. Trial changes determine which columns are separate and which of them are
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from whycluster.core.arrays import Codes, Floats
 from whycluster.core.energies import Energy
 from whycluster.core.errors import InvalidInputError
-from whycluster.data.arrays import is_real
+from whycluster.data.arrays import evenly_spaced, is_real
 from whycluster.data.frame_table import without_frame
 from whycluster.data.table import Table
 from whycluster.explanations.cell_values import NONLINEAR, UNUSED, WHOLE_DAYS, apart, moved, why_held
@@ -31,8 +31,43 @@ FLAT = 1e-12
 _STEPS = np.array([2.0**-6, 0.5, 3.0, 40.0])
 _MOST_DAYS = 20_000.0  # the largest trial step for dates; some calendars end in 2262
 _ROUNDING = {4: 1e-2, 8: 1e-6}  # tolerance by bytes per number
+_ROUNDS, _PARTS = 5, 32  # rounds and steps of the inversion of a curve, to 3e-8 of a step between its values
+_INNER = 33  # number of values between the smallest and the largest one at which a curve is computed
+_BEYOND = np.array([0.25, 0.5, 1.0, 2.0, 4.0])  # and beyond them, in multiples of the range
+_SMALLER = np.array([0.1, 0.3, 0.6])  # and between 0 and the smallest one, if it is positive
+_STEEP = 1e-9  # a curve that rises less between two values, relative to its height, is flat there
+_ENOUGH = 20  # fewer floats may be whole by chance
+_SAMPLE = 20_000  # rows among which rows of the other cluster are looked for, if boundaries are curved
+_MANY = 64  # with more columns, refused values are not tried column by column
 _MOST_CELLS = 1 << 20  # number of cells that are tried at once
 _MOST_CHECKED = 1 << 22  # with more inputs, the energies of trials are computed from the changed inputs only
+
+
+class SeenValues(NamedTuple):
+    """What the columns of a table hold.
+
+    Attributes
+    ----------
+    ranges : (2, d) the smallest and the largest value of each column, in days for dates, or NaN if there is
+        only one row
+    whole : (d,) whether all values are whole numbers, of which there are at least 20
+    """
+
+    ranges: Floats
+    whole: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, table: Table) -> SeenValues:
+        """Read all rows of a table."""
+        ranges = np.full((2, table.n_features), np.nan)
+        whole, n_values = np.ones(table.n_features, dtype=bool), np.zeros(table.n_features)
+        for _, block in table.blocks() if table.n_rows > 1 else ():
+            np.fmin(ranges[0], np.fmin.reduce(block, axis=0), out=ranges[0])
+            np.fmax(ranges[1], np.fmax.reduce(block, axis=0), out=ranges[1])
+            missing = np.isnan(block)
+            n_values += len(block) - missing.sum(axis=0)
+            whole &= ((block == np.rint(block)) | missing).all(axis=0)
+        return cls(ranges, whole & (n_values >= _ENOUGH) & (ranges[1] > ranges[0]))
 
 
 class Trials(NamedTuple):
@@ -41,6 +76,14 @@ class Trials(NamedTuple):
     trial: Codes  # (M,) the trial that each value belongs to
     at: Codes  # (M,) the position of the input
     value: Floats  # (M,)
+
+
+class Curve(NamedTuple):
+    """A strictly monotone function from the values of a column to one input, known at some values."""
+
+    at: int  # the position of the input
+    values: Floats  # (G,) increasing
+    inputs: Floats  # (G,)
 
 
 @dataclass(frozen=True)
@@ -56,7 +99,10 @@ class ChangeableRow:
     allowed : the columns that may change
     rate : (D,) the derivative of each input with respect to its column, or 0 if the input is constant or
         nonlinear
+        For a column with a curve, the input itself counts as the column, so its rate is 1.
     held : the allowed columns that cannot change freely, each with the reason
+    whole : the columns that take only whole numbers
+    curves : the columns that a step transforms nonlinearly but monotonically, each with its curve
     """
 
     model: HalfSpaceModel
@@ -66,6 +112,16 @@ class ChangeableRow:
     allowed: Codes
     rate: Floats
     held: dict[int, str]
+    whole: frozenset[int] = frozenset()
+    curves: dict[int, Curve] = field(default_factory=dict)
+    sample: Floats = field(default_factory=lambda: np.empty((0, 0)))
+    """(S, D) the inputs of rows of the data, if the boundaries are curved."""
+
+    @cached_property
+    def examples(self) -> dict[int, Floats]:
+        """For each cluster, the inputs of its rows in the sample."""
+        clusters = self.model.assign(self.sample)
+        return {k: self.sample[clusters == k] for k in range(self.model.energy.n_clusters)}
 
     @cached_property
     def weight(self) -> Floats:
@@ -104,29 +160,107 @@ class ChangeableRow:
         whole = np.linalg.norm(half_spaces.slopes[:, counts] / self.model.step_scale[counts], axis=1)
         return np.where(np.abs(g) > FLAT * whole[:, None], g, 0.0)
 
-    def rounding(self, x: Floats, to: int) -> Floats:
+    def rounding(self, x: Floats, to: int, certain: bool = False) -> Floats:
         """Return, for each row, how large h must be to exceed rounding errors in the table's dtype, (n,)."""
+        if not certain and self.table.dtype == np.float64:  # like the network
+            return np.zeros(len(x))
         return self.model.rounding(x, self.half_spaces(to), self.table.dtype)
+
+    @cached_property
+    def _largest_rounding(self) -> dict[int, float]:
+        return {}
+
+    def largest_rounding(self, to: int) -> float:
+        """Return a bound on rounding errors for rows like those of the sample."""
+        if to not in self._largest_rounding:
+            x = np.concatenate([self.x[None], self.examples[to]])
+            self._largest_rounding[to] = 2.0 * float(self.rounding(x, to, certain=True).max())
+        return self._largest_rounding[to]
+
+    def bounds(self, columns: Codes) -> Floats:
+        """Return the smallest and the largest step of each column in the model's units, (2, C)."""
+        bounds = np.tile([[-np.inf], [np.inf]], len(columns))
+        for place, column in enumerate(columns.tolist()):
+            if column in self.curves:
+                curve = self.curves[column]
+                ends = (np.sort(curve.inputs[[0, -1]]) - self.x[curve.at]) * self.weight[column]
+                bounds[:, place] = ends
+        return bounds
+
+    def values_at(self, columns: Codes, steps: Floats) -> list[Any]:
+        """Return the values that steps in the model's units lead to, or None on overflow."""
+        by = steps / self.weight[columns]
+        inputs = {
+            c: self.x[self.curves[c].at] + b for c, b in zip(columns, by, strict=True) if c in self.curves
+        }
+        inverted = self._inverted(inputs)
+        return [
+            inverted[c] if c in inverted else moved(self.cells[c], b)
+            for c, b in zip(columns.tolist(), by.tolist(), strict=True)
+        ]
+
+    def _inverted(self, inputs: dict[int, float]) -> dict[int, float]:
+        """Return, for columns with curves, the values that lead to these inputs, or just beyond them."""
+        columns = np.array(list(inputs), dtype=np.intp)
+        low, high = np.empty((2, len(columns)))
+        for place, column in enumerate(columns.tolist()):
+            low[place], high[place] = _bracket(self.curves[column], inputs[column], float(self.cells[column]))
+        for _ in range(_ROUNDS if len(columns) else 0):
+            values = np.linspace(low, high, _PARTS + 1)  # from the near end to the far one
+            read = self.curve_inputs(columns, values)
+            if read is None:
+                break
+            for place, column in enumerate(columns.tolist()):
+                rising = read[-1, place] > read[0, place]
+                enough = (read[:, place] >= inputs[column]) == rising
+                first = int(np.argmax(enough)) if enough.any() else _PARTS
+                low[place], high[place] = values[max(first - 1, 0), place], values[first, place]
+        return dict(zip(columns.tolist(), high.tolist(), strict=True))
+
+    def curve_inputs(self, columns: Codes, values: Floats) -> Floats | None:
+        """Return the inputs of columns with curves at these values, (V, C), or None if a step refuses."""
+        trials = self.side_by_side(np.repeat(columns, len(values)), values.T.ravel().tolist())
+        if trials is None:
+            return None
+        at = np.repeat([self.curves[c].at for c in columns.tolist()], len(values))
+        own = trials.at == at[trials.trial]
+        return np.asarray(trials.value[own].reshape(len(columns), len(values)).T)
+
+    def inputs_with(self, columns: Codes, values: Sequence[Any]) -> Floats:
+        """Return the inputs after changes of free columns, (D,); NaN if the steps do not accept them."""
+        if not any(column in self.curves for column in columns.tolist()):
+            by = np.zeros(len(self.cells) + 1)  # the last one is for inputs without a column
+            by[columns] = [apart(v, self.cells[c]) for c, v in zip(columns.tolist(), values, strict=True)]
+            return np.asarray(self.x + self.rate * by[self.model.source])
+        try:
+            changed = self.changed(np.zeros(len(columns), dtype=np.intp), columns, values)
+            return np.asarray(self.model.read(changed)[0])
+        except InvalidInputError:
+            return np.full(len(self.x), np.nan)
 
     def changed(self, rows: Codes, columns: Codes, values: Sequence[Any]) -> Table:
         """Return a table of copies of the row, with these values in the given cells of the copies."""
         copies = self.table.take(np.zeros(int(rows.max()) + 1, dtype=np.intp))
         return copies.put(rows, columns, values)
 
-    def distances(self, changed: Table, to: int) -> Floats:
+    def distances(self, changed: Table, to: int, certain: bool = False) -> Floats:
         """Return how far copies of the row were moved, (n,), or infinity for those not in cluster ``to``."""
         try:
             x = self.model.read(changed)
         except InvalidInputError:  # the steps do not accept such values
             return np.full(changed.n_rows, np.inf)
-        return self.distances_to(x, to)
+        return self.distances_to(x, to, certain)
 
-    def distances_to(self, x: Floats, to: int) -> Floats:
-        """Return how far the inputs x, (n, D), are, or infinity for those not in cluster ``to``."""
+    def distances_to(self, x: Floats, to: int, certain: bool = False) -> Floats:
+        """Return how far the inputs x, (n, D), are, or infinity for those not in cluster ``to``.
+
+        With ``certain``, the evidence must exceed the rounding errors of a model that computes in another
+        order than the network.
+        """
         far = np.linalg.norm((x - self.x) * self.model.step_scale, axis=1)
         inside = (self.model.assign(x) == to) & np.isfinite(far)
-        if self.table.dtype != np.float64:
-            inside &= self.model.evidence(x, to) >= self.rounding(x, to)
+        if certain or self.table.dtype != np.float64:
+            inside &= self.model.evidence(x, to) >= self.rounding(x, to, certain)
         return np.where(inside, far, np.inf)
 
     def try_each(self, columns: Codes, values: Sequence[Any], to: int) -> Floats:
@@ -158,13 +292,13 @@ class ChangeableRow:
             return None
         first = read.trial < n_trials
         once, more = read.value[first], read.value[~first]
-        near = np.abs(once - more) <= self._tolerance * np.abs(once)
+        near = np.abs(once - more) <= self.tolerance * np.abs(once)
         if not (near | (np.isnan(once) & np.isnan(more))).all():
             return None
         return Trials(read.trial[first], read.at[first], once)
 
     @property
-    def _tolerance(self) -> float:
+    def tolerance(self) -> float:
         """The relative difference of inputs that counts as rounding."""
         return _ROUNDING[self.table.dtype.itemsize] ** 2
 
@@ -186,7 +320,7 @@ class ChangeableRow:
                 x = self.model.read(changed)
             except InvalidInputError:
                 return None
-            if (np.abs(x - self.x) > self._tolerance * np.abs(self.x))[:, others].any():
+            if (np.abs(x - self.x) > self.tolerance * np.abs(self.x))[:, others].any():
                 return None
             mine = (rows[trial] >= start) & (rows[trial] < start + size)
             result[mine] = x[rows[trial[mine]] - start, at[mine]]
@@ -202,7 +336,8 @@ class ChangeableRow:
     def _judged(self, trials: Trials, n_trials: int, to: int) -> Floats:
         """Return how far each trial moves the row, or infinity if it does not lead to cluster ``to``."""
         with np.errstate(invalid="ignore", over="ignore"):
-            if n_trials * len(self.x) <= _MOST_CHECKED or not np.isfinite(trials.value).all():
+            finite = np.isfinite(trials.value).all()
+            if n_trials * len(self.x) <= _MOST_CHECKED or not finite or not self.model.is_linear:
                 return self._judged_by_energies(trials, n_trials, to)
             return self._judged_by_slopes(trials, n_trials, to)
 
@@ -232,6 +367,18 @@ class ChangeableRow:
         return np.where(inside, np.sqrt(summed(np.square(scale * step))), np.inf)
 
 
+def _bracket(curve: Curve, target: float, start: float) -> tuple[float, float]:
+    """Return two neighboring values of a curve with the target in between, the one nearer to start first."""
+    inputs, values = curve.inputs, curve.values
+    if inputs[0] > inputs[-1]:
+        inputs, values = inputs[::-1], values[::-1]
+    place = int(np.clip(np.searchsorted(inputs, target), 1, len(inputs) - 1))
+    ends = sorted(values[[place - 1, place]].tolist(), key=lambda value: abs(value - start))
+    inside = min(ends) < start < max(ends)
+    upward = (target > np.interp(start, curve.values, curve.inputs)) == (curve.inputs[-1] > curve.inputs[0])
+    return (start, max(ends) if upward else min(ends)) if inside else (ends[0], ends[1])
+
+
 def _ranks(columns: Codes) -> Codes:
     """Return how many earlier entries are equal to each entry."""
     order = np.argsort(columns, kind="stable")
@@ -243,10 +390,10 @@ def _ranks(columns: Codes) -> Codes:
 
 
 def changeable_row(
-    energy: Energy, table: Table, row: int, allowed: Codes, ranges: Floats, where: str
+    energy: Energy, table: Table, row: int, allowed: Codes, seen: SeenValues, where: str
 ) -> ChangeableRow:
     """Return a row of a table, with the ways in which its columns can change."""
-    model = HalfSpaceModel.of(energy, where)
+    model, ranges = HalfSpaceModel.of(energy, table, where), seen.ranges
     one = table.take(np.array([row]))
     cells = np.empty(table.n_features, dtype=object)
     cells[:] = one.cells(0)
@@ -254,14 +401,94 @@ def changeable_row(
     held = {column: why for column in allowed.tolist() if (why := why_held(cells[column]))}
     movable = np.array([c for c in allowed.tolist() if held.get(c, WHOLE_DAYS) == WHOLE_DAYS], dtype=np.intp)
     fixed = ChangeableRow(model, one, cells, model.read(one)[0], allowed, np.zeros(len(model.source)), held)
+    whole = frozenset(c for c in allowed.tolist() if _is_whole(cells[c], bool(seen.whole[c])))
+    sample = np.empty((0, 0))
+    if not model.is_linear:
+        sample = model.read(table.take(evenly_spaced(table.n_rows, _SAMPLE)))
+    fixed = replace(fixed, whole=whole, sample=sample)
     if table.is_plain:
         return replace(fixed, rate=np.isin(model.source, movable).astype(np.float64))
     rate = _rates(fixed, movable, _spread(ranges, cells))
-    nonlinear = np.unique(model.source[np.isnan(rate)]).tolist()
+    nonlinear = np.unique(model.source[np.isnan(rate)])
+    curves = _curves(
+        fixed, np.array([c for c in nonlinear.tolist() if is_real(cells[c])], dtype=np.intp), ranges
+    )
+    rate[np.isnan(rate)] = 0.0
+    rate[[curve.at for curve in curves.values()]] = 1.0
     used = np.unique(model.source[rate != 0.0])
-    unused = movable[~np.isin(movable, used)].tolist()
-    held |= dict.fromkeys(nonlinear, NONLINEAR) | dict.fromkeys(unused, UNUSED)
-    return replace(fixed, rate=np.nan_to_num(rate), held=held)
+    unused = np.setdiff1d(movable, np.union1d(used, nonlinear)).tolist()
+    held |= dict.fromkeys(set(nonlinear.tolist()) - set(curves), NONLINEAR) | dict.fromkeys(unused, UNUSED)
+    return replace(fixed, rate=rate, held=held, curves=curves)
+
+
+def _is_whole(cell: Any, seen_whole: bool) -> bool:
+    """Return whether a column takes only whole numbers, by the type of a cell or by all values seen."""
+    if not is_real(cell) or not float(cell).is_integer():
+        return False
+    return seen_whole or isinstance(cell, (int, np.integer))
+
+
+def _curves(row: ChangeableRow, columns: Codes, ranges: Floats) -> dict[int, Curve]:
+    """Return the curves of the columns that a step transforms monotonically."""
+    columns = columns[ranges[1][columns] > ranges[0][columns]]
+    grids = {c: _grid(ranges[0][c], ranges[1][c], float(row.cells[c])) for c in columns.tolist()}
+    found = _curves_at(row, {c: np.concatenate(grids[c]) for c in grids})
+    if found is None:  # a step refuses some value
+        found = {}
+        for column in columns.tolist() if len(columns) <= _MANY else ():
+            inner, outer = grids[column]
+            more = _curves_at(row, {column: np.concatenate([inner, outer])})
+            found |= (_curves_at(row, {column: inner}) if more is None else more) or {}
+    return found
+
+
+def _grid(least: float, most: float, cell: float) -> tuple[Floats, Floats]:
+    """Return values of a column in its range, and others beyond."""
+    width = most - least
+    inner = np.linspace(min(least, cell), max(most, cell), _INNER)
+    low = least * _SMALLER if least > 0.0 else least - _BEYOND * width
+    return np.unique(np.append(inner, cell)), np.concatenate([low, most + _BEYOND * width])
+
+
+def _curves_at(row: ChangeableRow, grids: dict[int, Floats]) -> dict[int, Curve] | None:
+    """Return the columns that are separate and have one input that is strictly monotone at these values.
+
+    Values at the ends where it is not are left out. Return None if a step refuses a value.
+    """
+    columns = np.repeat(list(grids), [len(grid) for grid in grids.values()]).astype(np.intp)
+    values = np.concatenate([*grids.values(), np.empty(0)])
+    with np.errstate(invalid="ignore", over="ignore"):
+        trials = row.side_by_side(columns, values.tolist()) if len(columns) else None
+        if trials is None:
+            return None if len(columns) else {}
+        moving = ~(np.abs(trials.value - row.x[trials.at]) <= row.tolerance * np.abs(row.x[trials.at]))
+    found = {}
+    for column, grid in grids.items():
+        own = np.unique(trials.at[moving & (columns[trials.trial] == column)])
+        if len(own) != 1:
+            continue
+        mine = (trials.at == own[0]) & (columns[trials.trial] == column)
+        order = np.argsort(grid)
+        curve = _monotone_part(grid[order], trials.value[mine][order], float(row.cells[column]))
+        if curve is not None:
+            found[column] = Curve(int(own[0]), *curve)
+    return found
+
+
+def _monotone_part(values: Floats, inputs: Floats, cell: float) -> tuple[Floats, Floats] | None:
+    """Return the values around ``cell`` at which the inputs are strictly monotone, if they are most."""
+    with np.errstate(invalid="ignore"):
+        steps = np.diff(inputs)
+        start = int(np.searchsorted(values, cell))
+        sign = np.sign(np.nansum(steps[max(start - _INNER // 2, 0) : start + _INNER // 2]))
+        steep = steps * sign > _STEEP * np.nanmax(np.abs(steps), initial=0.0)
+    low, high = min(start, len(steps)), start
+    while low > 0 and steep[low - 1]:
+        low -= 1
+    while high < len(steps) and steep[high]:
+        high += 1
+    enough = high - low >= _INNER - 1
+    return (values[low : high + 1], inputs[low : high + 1]) if enough else None
 
 
 def _spread(ranges: Floats, cells: NDArray[Any]) -> Floats:

@@ -27,16 +27,39 @@ from whycluster.data.frames import as_column, build_frame
 from whycluster.data.labels import cluster_name, is_noise
 from whycluster.data.missing import is_missing
 from whycluster.data.table import Table
-from whycluster.explanations.cell_values import CATEGORY, MISSING, NONLINEAR, apart, moved, outside
-from whycluster.explanations.changeable_row import FLAT, ChangeableRow, changeable_row
-from whycluster.explanations.half_spaces import HalfSpaces, least_step, least_steps_along
+from whycluster.explanations.cell_values import (
+    CATEGORY,
+    MISSING,
+    NONLINEAR,
+    apart,
+    is_number_or_date,
+    moved,
+    outside,
+)
+from whycluster.explanations.changeable_row import ChangeableRow, SeenValues, changeable_row
+from whycluster.explanations.half_spaces import least_steps_along
+from whycluster.explanations.local_search import local_single_steps
+from whycluster.explanations.short_values import (
+    as_cell,
+    before_and_change,
+    exactly,
+    rounded_down,
+    rounded_outward,
+    text_of,
+    whole_outward,
+)
+from whycluster.explanations.smallest_change import (
+    MARGINS,
+    Change,
+    beyond,
+    lower_bound,
+    short_change,
+    short_single,
+    smallest_change,
+)
 
 WHERE = "counterfactual"
 
-# How far beyond a hyperplane a row is moved, as a fraction of the change. The first fraction that is still
-# enough after all values have been rounded to the types of their columns is used.
-_MARGINS = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2)
-_TIE = 1e-3  # a row on a hyperplane is moved as if it were this fraction of the centroids' distance away
 _SAMPLE = 256  # rows from which values of nonlinear columns are taken
 _MOST_TRIED = 1000  # categories per column; columns with more categories hold free text
 _ROUNDS, _PARTS = 3, 1000  # rounds and steps of a search between two values, to 10^-9 of their difference
@@ -61,6 +84,8 @@ class Counterfactual:
     size : (d,) the size of the change of each feature
     distance : the total size, which is the root of the sum of the squared sizes, or infinity if no change is
         enough
+    lower_bound : a size that no change of the features that are not held fixed undercuts. It is less than
+        `distance` if some features take only whole numbers, and 0 if no bound is known.
     single : (d,) for each feature, the nearest value that is enough on its own, or None if there is no such
         value
     single_distance : (d,) the sizes of these single changes, or infinity if no value is enough
@@ -80,6 +105,7 @@ class Counterfactual:
     change: Floats
     size: Floats
     distance: float
+    lower_bound: float
     single: NDArray[Any]
     single_distance: Floats
     outside: NDArray[np.bool_]
@@ -88,6 +114,9 @@ class Counterfactual:
     feature_names: list[Hashable]
     _name: Any = field(default=None, repr=False)  # the name of the row
     _like: Any = field(default=None, repr=False)
+    _subject: ChangeableRow = field(kw_only=True, repr=False)
+    _to: int = field(kw_only=True, repr=False)  # the code of ``to``
+    _ranges: Floats = field(kw_only=True, repr=False)
 
     @property
     def found(self) -> bool:
@@ -140,49 +169,108 @@ class Counterfactual:
         return np.argsort(-self.size, kind="stable")
 
     def _describe_all(self, to: str, n_features: int) -> str:
+        features = "of the features that are not held fixed" if self._is_restricted else ""
+        nothing = f"No change {features}".rstrip()
         if not self.found:
-            return f"No change of the features that are not held fixed moves it to {to}."
-        changed = [i for i in self._largest_first().tolist() if self.change[i]]
-        largest = float(self.size.max())
-        lines = [
-            [
-                str(self.feature_names[i]),
-                _format_cell(self.before[i]),
-                _format_cell(self.after[i]),
-                "+" * bool(self.change[i] > 0) + display.number(self.change[i]),
-                display.bar(math.copysign(self.size[i], self.change[i]), largest),
-                _OUTSIDE * bool(self.outside[i]),
-            ]
-            for i in changed[:n_features]
-        ]
-        left = len(changed) - len(lines)
-        return (
-            f"The smallest change that moves it to {to}, of size {self.distance:.3g}:\n"
-            + display.table(["feature", "value", "becomes", "change", "", ""], lines, align="<>>><<")
-            + f"\n{display.count(left, 'more feature')} with smaller changes" * bool(left)
-        )
+            sure = self._subject.model.is_linear and not self.lower_bound and not self._subject.curves
+            return f"{nothing} moves it to {to}." if sure else f"{nothing} was found that moves it to {to}."
+        order = self._largest_first()
+        order = order[np.isin(order, self._subject.free)]
+        short = self._short_change(order, max(1, n_features))
+        if short is None:
+            return f"{nothing} was found that moves it to {to} with values short enough to print."
+        return f"{self._claim(short, to, features)}\n{self._change_table(short)}"
+
+    def _short_change(self, columns: Codes, n_features: int) -> Change | None:
+        """Return the change to print: of several features or, if that is smaller, of one."""
+        several = short_change(self._subject, self._to, columns, n_features)
+        alone = self.single_distance[columns]
+        best = int(columns[np.argmin(alone)])
+        if not np.isfinite(alone.min()) or (several is not None and several.distance <= alone.min()):
+            return several
+        one = short_single(self._subject, self._to, best, self.single[best])
+        found = [change for change in (several, one) if change is not None]
+        return min(found, key=lambda change: change.distance, default=None)
+
+    @property
+    def _is_restricted(self) -> bool:
+        """Whether some features cannot change together with others."""
+        return len(self._subject.free) < len(self.feature_names)
+
+    def _claim(self, short: Change, to: str, features: str) -> str:
+        """Return what is known of a change: that it is the smallest one, or how far it may be from it."""
+        size = f"{short.distance:.3g}"
+        if not self._subject.model.is_linear:
+            return (
+                f"This change, of size {size}, moves it to {to}. It is a local optimum, checked; a smaller "
+                "change may exist:"
+            )
+        if not self.lower_bound:
+            return f"This change, of size {size}, moves it to {to}:"
+        if size == f"{self.lower_bound:.3g}":
+            what = f"The smallest change {features}".rstrip()
+            return f"{what} that moves it to {to}, of size {size}:"
+        what = f"no change {features}".rstrip()
+        least = text_of(rounded_down(self.lower_bound))
+        return f"Below size {least}, {what} moves it to {to}. This one, of size {size}, does:"
+
+    def _change_table(self, short: Change) -> str:
+        subject = self._subject
+        cells = [as_cell(value) for value in short.values]
+        columns = np.array(short.columns, dtype=np.intp)
+        x = subject.inputs_with(columns, cells)
+        moves = np.square((x - subject.x) * subject.model.step_scale)
+        known = subject.model.source >= 0
+        sizes = np.sqrt(np.bincount(subject.model.source[known], moves[known], len(self.before)))
+        off = outside(np.array(cells, dtype=object), self._ranges[:, columns])
+        lines = []
+        for i in np.argsort(-sizes[columns], kind="stable").tolist():
+            column, cell, value = short.columns[i], self.before[short.columns[i]], short.values[i]
+            before, change = before_and_change(cell, value)
+            bar = display.bar(math.copysign(sizes[column], apart(cells[i], cell)), float(sizes.max()))
+            name = str(self.feature_names[column])
+            lines.append([name, before, text_of(value), change, bar, _OUTSIDE * bool(off[i])])
+        return display.table(["feature", "value", "becomes", "change", "", ""], lines, align="<>>><<")
 
     def _describe_single(self, to: str, n_features: int) -> str:
         order = np.argsort(self.single_distance, kind="stable")
         enough = [i for i in order.tolist() if np.isfinite(self.single_distance[i])]
         if not enough:
             return f"No feature alone moves it to {to}."
-        lines = [
-            [
-                str(self.feature_names[i]),
-                _format_cell(self.before[i]),
-                _format_cell(self.single[i]),
-                f"{self.single_distance[i]:.3g}",
-                _OUTSIDE * bool(self.single_outside[i]),
-            ]
-            for i in enough[:n_features]
-        ]
-        left = len(enough) - len(lines)
+        lines = self._single_lines(enough[:n_features])
+        left = len(enough) - len(enough[:n_features])
         return (
             "One feature alone:\n"
             + display.table(["feature", "value", "becomes", "size", ""], lines, align="<>>><")
             + f"\nor {display.count(left, 'other')}" * bool(left)
         )
+
+    def _single_lines(self, columns: list[int]) -> list[list[str]]:
+        """Return the lines for features that are enough on their own, with values that are, as printed."""
+        subject = self._subject
+        options = [
+            [*rounded_outward(self.single[i], self.before[i], i in subject.whole), exactly(self.single[i])]
+            if is_number_or_date(self.before[i])
+            else [self.single[i]]
+            for i in columns
+        ]
+        rows = [(i, value) for i, values in zip(columns, options, strict=True) for value in values]
+        codes, cells = np.array([i for i, _ in rows], dtype=np.intp), [as_cell(value) for _, value in rows]
+        far = subject.distances(subject.changed(np.arange(len(rows)), codes, cells), self._to, certain=True)
+        off = outside(np.array(cells, dtype=object), self._ranges[:, codes])
+        lines = []
+        for i in columns:
+            first = next((r for r in np.flatnonzero(codes == i).tolist() if np.isfinite(far[r])), None)
+            if first is None:
+                continue
+            value = rows[first][1]
+            before = before_and_change(self.before[i], value)[0] if value is not self.single[i] else ""
+            before = before or text_of(exactly(self.before[i]))
+            size = f"{far[first]:.3g}"
+            lines.append(
+                [str(self.feature_names[i]), before, text_of(value), size, _OUTSIDE * bool(off[first])]
+            )
+        return lines
 
 
 def find(
@@ -193,7 +281,8 @@ def find(
     cluster: int,
     to: int | None,
     within: Iterable[Hashable] | None,
-    ranges: Floats,
+    hold: Iterable[Hashable] | None,
+    seen: SeenValues,
     name: Hashable,
 ) -> Counterfactual:
     """Return the smallest change that moves a row to another cluster.
@@ -206,22 +295,20 @@ def find(
     cluster, to : the codes of the row's cluster and of the cluster to move it to; with None, the row moves to
         the nearest cluster
     within : the names of the features that may change; by default, all features
-    ranges : (2, d) the smallest and the largest value of each column, in days for dates
+    hold : the names of features that must not change
+    seen : what the columns hold
     name : the name of the row
     """
-    allowed = _positions(within, table.feature_names)
-    subject = changeable_row(energy, table, row, allowed, ranges, WHERE)
+    allowed = _allowed(within, hold, table.feature_names)
+    subject = changeable_row(energy, table, row, allowed, seen, WHERE)
     to = _nearest(subject, cluster) if to is None else to
-    half_spaces = subject.half_spaces(to)
-    if half_spaces.unbeatable.size:
-        raise InvalidInputError(
-            f"{WHERE}: to must be a cluster that a row can be in; no row is ever in {labels.tolist()[to]!r}, "
-            f"since {labels.tolist()[half_spaces.unbeatable[0]]!r} is at least as near everywhere and wins "
-            "ties."
-        )
-    after, distance = _all_at_once(subject, half_spaces, to)
+    _check_reachable(subject, to, labels)
+    single, single_distance = _one_by_one(subject, to, seen.ranges)
+    joint = _or_one(subject, smallest_change(subject, to, subject.free), single, single_distance)
+    after = np.full(len(subject.cells), None) if joint is None else subject.cells.copy()
+    for column, value in () if joint is None else zip(joint.columns, joint.values, strict=True):
+        after[column] = value
     change = np.array([apart(a, b) for a, b in zip(after, subject.cells, strict=True)])
-    single, single_distance = _one_by_one(subject, half_spaces, to)
     for column, (value, far) in _tried(subject, table, to).items():
         single[column], single_distance[column] = value, far
     return Counterfactual(
@@ -231,47 +318,84 @@ def find(
         before=subject.cells,
         after=after,
         change=change,
-        size=np.abs(change) * subject.weight,
-        distance=distance,
+        size=_sizes(subject, change, joint),
+        distance=math.inf if joint is None else joint.distance,
+        lower_bound=lower_bound(subject, to, subject.free),
         single=single,
         single_distance=single_distance,
-        outside=outside(after, ranges),
-        single_outside=outside(single, ranges),
+        outside=outside(after, seen.ranges),
+        single_outside=outside(single, seen.ranges),
         held={table.feature_names[column]: why for column, why in sorted(subject.held.items())},
         feature_names=table.feature_names,
         _name=name,
         _like=table.native,
+        _subject=subject,
+        _to=to,
+        _ranges=seen.ranges,
     )
 
 
-def _positions(within: Any, names: list[Hashable]) -> Codes:
+def _check_reachable(subject: ChangeableRow, to: int, labels: NDArray[Any]) -> None:
+    """Raise an error if a cluster with the same centroid as another one always loses the tie."""
+    unbeatable = subject.half_spaces(to).unbeatable
+    if subject.model.is_linear and unbeatable.size:
+        raise InvalidInputError(
+            f"{WHERE}: to must be a cluster that a row can be in; no row is ever in {labels.tolist()[to]!r}, "
+            f"since {labels.tolist()[unbeatable[0]]!r} is at least as near everywhere and wins ties."
+        )
+
+
+def _or_one(
+    subject: ChangeableRow, joint: Change | None, single: NDArray[Any], distance: Floats
+) -> Change | None:
+    """Return the change of several columns, or that of a free one alone if it is smaller.
+
+    It can be smaller only where whole numbers or curved boundaries leave no exact solution.
+    """
+    free = subject.free
+    best = int(free[np.argmin(distance[free])]) if free.size else None
+    if best is None or not distance[best] < (math.inf if joint is None else joint.distance):
+        return joint
+    return Change([best], [single[best]], float(distance[best]))
+
+
+def _sizes(subject: ChangeableRow, change: Floats, joint: Change | None) -> Floats:
+    """Return the size of the change of each column, (d,)."""
+    size = np.abs(change) * subject.weight
+    curved = [] if joint is None else [c for c in joint.columns if c in subject.curves]
+    if joint is not None and curved:
+        x = subject.inputs_with(np.array(joint.columns, dtype=np.intp), joint.values)
+        at = [subject.curves[column].at for column in curved]
+        size[curved] = np.abs(x - subject.x)[at] * subject.model.step_scale[at]
+    return size
+
+
+def _allowed(within: Any, hold: Any, names: list[Hashable]) -> Codes:
     """Return the positions of the features that may change."""
-    if within is None:
-        return np.arange(len(names))
-    chosen = [] if isinstance(within, str) or not isinstance(within, Iterable) else list(within)
+    chosen = np.arange(len(names))
+    if within is not None:
+        chosen = _positions(within, names, "within", "let all features change")
+    if hold is not None:
+        chosen = np.setdiff1d(chosen, _positions(hold, names, "hold", "hold no feature"))
+    if not chosen.size:
+        raise InvalidInputError(f"{WHERE}: hold must leave at least one feature to change; it leaves none.")
+    return chosen
+
+
+def _positions(given: Any, names: list[Hashable], option: str, otherwise: str) -> Codes:
+    chosen = [] if isinstance(given, str) or not isinstance(given, Iterable) else list(given)
     if not chosen:
         raise InvalidInputError(
-            f"{WHERE}: within must be a list of feature names; got {within!r}. Leave it out to let all "
-            f"features change."
+            f"{WHERE}: {option} must be a list of feature names; got {given!r}. Leave it out to {otherwise}."
         )
-    unknown = [name for name in chosen if name not in names]
+    place = {name: position for position, name in enumerate(names)}
+    unknown = [name for name in chosen if name not in place]
     if unknown:
         listed = ", ".join(map(repr, names[:5])) + ", ..." * (len(names) > 5)
         raise InvalidInputError(
-            f"{WHERE}: within must be names of features, one or more of {listed}; got {unknown[0]!r}."
+            f"{WHERE}: {option} must be names of features, one or more of {listed}; got {unknown[0]!r}."
         )
-    return np.unique([names.index(name) for name in chosen])
-
-
-def _format_cell(value: Any) -> str:
-    """Format a value as in an explanation, except that datetimes are shown to the minute."""
-    timed = isinstance(value, dt.datetime) and value.time() != dt.time()
-    return f"{value:%Y-%m-%d %H:%M}" if timed else display.format_value(value)
-
-
-def _beyond(distance: Any, size: Any, margin: float) -> Any:
-    """Return how far a row moves beyond hyperplanes at this distance, whose slopes have the norm ``size``."""
-    return margin * np.maximum(distance, _TIE * size)
+    return np.unique([place[name] for name in chosen])
 
 
 def _nearest(subject: ChangeableRow, cluster: int) -> int:
@@ -280,6 +404,8 @@ def _nearest(subject: ChangeableRow, cluster: int) -> int:
     The shortest way out of a cluster crosses its nearest hyperplane, regardless of where the other
     hyperplanes are.
     """
+    if not subject.model.is_linear:
+        return subject.model.strongest(subject.x)[1]
     half_spaces, columns = subject.half_spaces(cluster), subject.free
     g = subject.slopes(half_spaces, columns)
     sizes = np.linalg.norm(g, axis=1)
@@ -288,46 +414,14 @@ def _nearest(subject: ChangeableRow, cluster: int) -> int:
     _, strongest = subject.model.strongest(subject.x)
     if not np.isfinite(far[first]):
         return strongest
-    step = -(far[first] + _beyond(far[first], sizes[first], _MARGINS[0])) / sizes[first] * g[first]
+    step = -(far[first] + beyond(far[first], sizes[first], MARGINS[0])) / sizes[first] * g[first]
     change = np.zeros(len(subject.cells))
     change[columns] = step / subject.weight[columns]
     found, _ = subject.model.strongest(subject.x + subject.rate * change[subject.model.source])
     return strongest if found == cluster else found
 
 
-def _all_at_once(subject: ChangeableRow, half_spaces: HalfSpaces, to: int) -> tuple[NDArray[Any], float]:
-    """Return the values after the smallest change of all free columns, (d,), and the size of the change.
-
-    If no change is enough, the values are None and the size is infinite.
-    """
-    columns, nothing = subject.free, (np.full(len(subject.cells), None), math.inf)
-    g = subject.slopes(half_spaces, columns)
-    sizes = np.linalg.norm(g, axis=1)
-    step = least_step(g, -half_spaces.h)
-    if step is None:
-        return nothing
-    distance, rounding = np.linalg.norm(step), subject.rounding(subject.x[None], to)
-    for number, margin in enumerate(_MARGINS):
-        beyond = np.maximum(_beyond(distance, sizes, margin) * sizes, 4.0**number * rounding)
-        step = least_step(g, beyond - half_spaces.h)
-        if step is None:
-            return nothing
-        moving = np.flatnonzero(np.abs(step) > FLAT * np.linalg.norm(step))
-        by = (step / subject.weight[columns])[moving]
-        values = [moved(subject.cells[c], b) for c, b in zip(columns[moving], by.tolist(), strict=True)]
-        if not values or any(value is None for value in values):
-            return nothing
-        changed = subject.changed(np.zeros(len(moving), dtype=np.intp), columns[moving], values)
-        found = subject.distances(changed, to)[0]
-        if np.isfinite(found):
-            after, cells = subject.cells.copy(), changed.cells(0)
-            for column in columns[moving].tolist():
-                after[column] = cells[column]
-            return after, float(found)
-    return nothing
-
-
-def _one_by_one(subject: ChangeableRow, half_spaces: HalfSpaces, to: int) -> tuple[NDArray[Any], Floats]:
+def _one_by_one(subject: ChangeableRow, to: int, ranges: Floats) -> tuple[NDArray[Any], Floats]:
     """For each linear column, return the nearest value that moves the row to cluster ``to`` by itself.
 
     The results are the values, (d,), and their distances, (d,).
@@ -335,28 +429,38 @@ def _one_by_one(subject: ChangeableRow, half_spaces: HalfSpaces, to: int) -> tup
     single = np.full(len(subject.cells), None)
     distances = np.full(len(subject.cells), np.inf)
     columns = subject.linear
-    g, need = subject.slopes(half_spaces, columns), -half_spaces.h[:, None]
-    least, rounding = np.abs(least_steps_along(g, need)), subject.rounding(subject.x[None], to)
-    for number, margin in enumerate(_MARGINS):
-        sizes = np.abs(g)
-        beyond = np.maximum(_beyond(least, sizes, margin) * sizes, 4.0**number * rounding)
-        steps = least_steps_along(g, beyond + need)
-        by = (steps / subject.weight[columns]).tolist()
+    for number in range(len(MARGINS)):
+        steps = _single_steps(subject, to, columns, ranges, number)
+        columns, steps = columns[~np.isnan(steps)], steps[~np.isnan(steps)]
         values = [
-            None if math.isnan(b) else moved(subject.cells[c], b) for c, b in zip(columns, by, strict=True)
+            whole_outward(value, subject.cells[column]) if column in subject.whole else value
+            for column, value in zip(columns.tolist(), subject.values_at(columns, steps), strict=True)
         ]
         left = np.array([value is not None for value in values], dtype=bool)
-        columns, g, least = columns[left], g[:, left], least[left]
-        values = [value for value in values if value is not None]
+        columns, values = columns[left], [value for value in values if value is not None]
         found = subject.try_each(columns, values, to)
         enough = np.isfinite(found)
         for i in np.flatnonzero(enough).tolist():
             single[columns[i]] = values[i]
         distances[columns[enough]] = found[enough]
-        columns, g, least = columns[~enough], g[:, ~enough], least[~enough]
+        columns = columns[~enough]
         if not columns.size:
             break
     return single, distances
+
+
+def _single_steps(subject: ChangeableRow, to: int, columns: Codes, ranges: Floats, number: int) -> Floats:
+    """Return the smallest step of each column alone, in the model's units, or NaN if none is enough."""
+    if not subject.model.is_linear:
+        return local_single_steps(subject, to, columns, ranges, MARGINS[number])
+    half_spaces = subject.half_spaces(to)
+    g, need = subject.slopes(half_spaces, columns), -half_spaces.h[:, None]
+    least, rounding = np.abs(least_steps_along(g, need)), subject.rounding(subject.x[None], to)
+    sizes = np.abs(g)
+    needed = np.maximum(beyond(least, sizes, MARGINS[number]) * sizes, 4.0**number * rounding)
+    steps = least_steps_along(g, needed + need)
+    low, high = subject.bounds(columns)
+    return np.where((steps >= low) & (steps <= high), steps, np.nan)
 
 
 def _values_to_try(subject: ChangeableRow, table: Table, column: int) -> list[Any]:

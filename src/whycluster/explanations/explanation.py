@@ -13,13 +13,14 @@ from numpy.typing import NDArray
 
 from whycluster.core import blocks
 from whycluster.core.arrays import Codes, Floats
-from whycluster.core.errors import InvalidInputError, MissingDependencyError
+from whycluster.core.errors import InvalidInputError, MissingDependencyError, UnsupportedModelError
 from whycluster.data import display, registry
 from whycluster.data.absent_table import AbsentTable
 from whycluster.data.arrays import is_real, strongest
 from whycluster.data.frames import as_column, build_frame
 from whycluster.data.labels import Labels
 from whycluster.explanations.base import BaseExplanation
+from whycluster.explanations.changeable_row import SeenValues
 from whycluster.explanations.counterfactual import Counterfactual, find
 from whycluster.explanations.formatting import Line, format_lines, rest
 from whycluster.explanations.summary import Summary
@@ -177,24 +178,36 @@ class Explanation(BaseExplanation):
         return self._summarized(self.unchanged_table("summary"), self.relevance)
 
     def counterfactual(
-        self, row: int, to: Any = None, *, within: Iterable[Hashable] | None = None
+        self,
+        row: int,
+        to: Any = None,
+        *,
+        within: Iterable[Hashable] | None = None,
+        hold: Iterable[Hashable] | None = None,
     ) -> Counterfactual:
         """Return the smallest changes, of all features or of only one, that move a row to another cluster.
 
-        Counterfactuals are available for models with linear boundaries: k-means and all other
-        nearest-centroid models, bisecting k-means, spherical k-means and soft heads, including in a pipeline.
-        Features that cannot change freely (categories, missing values, columns that a step transforms
-        nonlinearly) change only one at a time. The change goes beyond the boundary by a millionth of its
-        size. The result is verified with the network.
+        For models with linear boundaries (k-means and all other nearest-centroid models, bisecting k-means,
+        spherical k-means and soft heads, including in a pipeline), the change is the smallest one. For
+        mixtures, kernel models and others, it is a local optimum. Features that hold only whole numbers stay
+        whole. Features that cannot change freely (categories, missing values, columns that a step transforms
+        neither linearly nor monotonically) change only one at a time. The result is verified with the
+        network. Printed values are rounded so that they are still enough.
 
         Parameters
         ----------
         row : the position of the row
         to : the cluster to move to; by default, the cluster that requires the smallest change
         within : the names of the features that may change; by default, all features
+        hold : the names of features that must not change
         """
         if not is_real(row) or not isinstance(row, (int, np.integer)):
             raise InvalidInputError(f"counterfactual: row must be one position, an integer; got {row!r}.")
+        if self.fidelity is not None:
+            raise UnsupportedModelError(
+                "counterfactual: the clusters must be those of a model; these labels are explained through a "
+                "surrogate, whose boundaries may differ from theirs. Explain the model that made the labels."
+            )
         one = self[row]
         one.unchanged_table("counterfactual")
         cluster = int(one.assigned_codes[0])
@@ -207,19 +220,15 @@ class Explanation(BaseExplanation):
             cluster=cluster,
             to=code,
             within=within,
-            ranges=self.ranges,
+            hold=hold,
+            seen=self.seen_values,
             name=one.row_name(),
         )
 
     @cached_property
-    def ranges(self) -> Floats:
-        """(2, d) the smallest and the largest value of each feature, or NaN if there is only one row."""
-        ranges = np.full((2, len(self.feature_names)), np.nan)
-        if len(self) > 1:
-            for _, block in self.unchanged_table("counterfactual").blocks():
-                np.fmin(ranges[0], np.fmin.reduce(block, axis=0), out=ranges[0])
-                np.fmax(ranges[1], np.fmax.reduce(block, axis=0), out=ranges[1])
-        return ranges
+    def seen_values(self) -> SeenValues:
+        """The ranges of the features, and which of them hold only whole numbers."""
+        return SeenValues.of(self.unchanged_table("counterfactual"))
 
     def _another(self, to: Any, cluster: int) -> int:
         """Return the code of the cluster to move to."""

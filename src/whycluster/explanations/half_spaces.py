@@ -1,5 +1,7 @@
 """Clusters separated by hyperplanes, and the smallest step across them.
 
+For other boundaries, the hyperplanes are tangent to them at a point; see `local_search`.
+
 In a nearest-centroid model, cluster k wins if h_j = s_j - s_k >= 0 for all other clusters j. Each h_j is
 linear in the inputs of the model, so the points of cluster k form a polyhedron. The smallest step into the
 polyhedron leads to its nearest point. Across a single hyperplane, this step is -h_j w_j / |w_j|^2, where w_j
@@ -9,7 +11,7 @@ and Hanson solve exactly by non-negative least squares ("Solving Least Squares P
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,9 +22,11 @@ from whycluster.core.arrays import Codes, Floats
 from whycluster.core.energies import Energy
 from whycluster.core.errors import UnsupportedModelError
 from whycluster.core.evidence import compete
+from whycluster.data.arrays import evenly_spaced
 from whycluster.data.table import Table
 
 _ROUNDED = 3.0  # the error of a sum of D terms is this times the precision times sqrt(D); chosen by trial
+_SAMPLE = 1000  # rows from which the units of curved models are estimated
 _FARTHEST = 1e6  # points beyond this multiple of the farthest hyperplane's distance are out of reach
 
 
@@ -53,23 +57,35 @@ class HalfSpaceModel:
     step_scale : (D,) how much a change of 1 in each input counts. The unit is that of the model's distances
         or, if the model compares mixtures of the inputs, the unit that the inputs were scaled to before
         mixing.
+    is_linear : whether the boundaries are hyperplanes. If not, ``linear`` is the energy itself, half-spaces
+        are tangent to the boundaries, and steps count in standard deviations of the inputs.
+    typical_evidence : the median evidence of the rows, the unit of margins if the boundaries are curved
     """
 
     energy: Energy
     linear: Energy
     source: Codes
     step_scale: Floats
+    is_linear: bool = True
+    typical_evidence: float = 0.0
 
     @classmethod
-    def of(cls, energy: Energy, where: str) -> HalfSpaceModel:
-        """Return the model of an energy; raise an error if its boundaries are not hyperplanes."""
+    def of(cls, energy: Energy, table: Table, where: str) -> HalfSpaceModel:
+        """Return the model of an energy; raise an error if the columns of the table do not determine it."""
         linear = energy.by_input.linearized()
+        if linear is None and len(energy.feature_of_input) == energy.n_inputs:
+            curved = cls(energy, energy.by_input, energy.feature_of_input, np.ones(energy.n_inputs), False)
+            x = curved.read(table.take(evenly_spaced(table.n_rows, _SAMPLE)))
+            deviation = x.std(axis=0)
+            scale = np.divide(1.0, deviation, out=np.zeros_like(deviation), where=deviation > 0.0)
+            evidence = np.abs(curved.evidence(x, None))
+            return replace(curved, step_scale=scale, typical_evidence=float(np.median(evidence)))
         if linear is None:
             raise UnsupportedModelError(
-                f"{where}: the model must separate its clusters by hyperplanes, as all nearest-centroid "
-                f"models do (k-means, bisecting k-means, cosine distances, soft heads); got a "
-                f"{type(energy.by_input).__name__}, which does not. Network.gradient gives the direction in "
-                f"which a row has to move; for the smallest change, explain k-means of the same rows."
+                f"{where}: every input of the model must come from one column; got a "
+                f"{type(energy.by_input).__name__}, whose inputs mix columns and transform the result. "
+                f"Network.gradient gives the direction in which a row has to move; for the smallest change, "
+                f"explain k-means of the same rows."
             )
         return cls(energy, linear, energy.feature_of_input, linear.step_scale())
 
@@ -107,7 +123,8 @@ class HalfSpaceModel:
         weights[:, k] = -1.0
         rows = np.repeat(x[None], len(competitor), axis=0)
         slopes = np.empty_like(rows)
-        self.linear.differentiate(rows, weights, slopes, self._scratch(len(rows)))
+        with np.errstate(all="ignore"):
+            self.linear.differentiate(rows, weights, slopes, self._scratch(len(rows)))
         return HalfSpaces(h, slopes, competitor, loses_ties)
 
     def rounding(self, x: Floats, half_spaces: HalfSpaces, dtype: np.dtype[Any]) -> Floats:
@@ -115,8 +132,6 @@ class HalfSpaceModel:
 
         Unlike the network, such models do not subtract the offset first.
         """
-        if dtype == np.float64:  # like the network
-            return np.zeros(len(x))
         return relative_rounding(x.shape[1], dtype) * self.size_of_terms(x, half_spaces)
 
     def size_of_terms(self, x: Floats, half_spaces: HalfSpaces) -> Floats:
@@ -126,9 +141,10 @@ class HalfSpaceModel:
         terms += ((np.abs(x) + offset) @ np.abs(half_spaces.slopes).T).max(axis=1)
         return np.asarray(terms)
 
-    def evidence(self, x: Floats, k: int) -> Floats:
-        """Return the least h of cluster k in each row of x, (n,)."""
-        return compete(self._energies(x), self.linear.tree, np.full(len(x), k)).evidence
+    def evidence(self, x: Floats, k: int | None) -> Floats:
+        """Return the least h of cluster k in each row of x, (n,); by default, of the row's own cluster."""
+        cluster = None if k is None else np.full(len(x), k)
+        return compete(self._energies(x), self.linear.tree, cluster).evidence
 
     def _energies(self, x: Floats) -> Floats:
         out = np.empty((len(x), self.linear.n_clusters))

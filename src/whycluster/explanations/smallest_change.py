@@ -1,0 +1,235 @@
+"""The smallest change of several columns that moves a row to another cluster, exact or short enough to print.
+
+The change is found in the model's units. Columns of whole numbers are then set one after the other to a whole
+number on either side, and the change of the others is found again. Every result is checked with the network.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from whycluster.core.arrays import Codes, Floats
+from whycluster.explanations.cell_values import apart, moved
+from whycluster.explanations.changeable_row import FLAT, ChangeableRow
+from whycluster.explanations.half_spaces import least_step
+from whycluster.explanations.local_search import local_step
+from whycluster.explanations.short_values import as_cell, exactly, rounded_outward
+
+# How far beyond a hyperplane a row is moved, as a fraction of the change. The first fraction that is still
+# enough after all values have been rounded to the types of their columns is used.
+MARGINS = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2)
+_PRINTED_MARGINS = (0, 2, 3, 4)  # the positions of the margins that are tried for short values
+_TIE = 1e-3  # a row on a hyperplane is moved as if it were this fraction of the centroids' distance away
+_MOST_SETTLED = 24  # whole numbers that are settled one by one; others are rounded together
+
+
+class Change(NamedTuple):
+    """New values of some columns, and the size of their change."""
+
+    columns: list[int]
+    values: list[Any]
+    distance: float
+
+
+def beyond(distance: Any, size: Any, margin: float) -> Any:
+    """Return how far a row moves beyond hyperplanes at this distance, whose slopes have the norm ``size``."""
+    return margin * np.maximum(distance, _TIE * size)
+
+
+def smallest_change(row: ChangeableRow, to: int, columns: Codes) -> Change | None:
+    """Return the smallest change of these columns that moves the row to cluster ``to``, if there is one."""
+    for number in range(len(MARGINS)):
+        change = _solved(row, to, columns, number)
+        if change is None or not change.columns:
+            return None
+        changed = row.changed(np.zeros(len(change.columns), dtype=np.intp), _codes(change), change.values)
+        found = float(row.distances(changed, to)[0])
+        if math.isfinite(found):
+            cells = changed.cells(0)
+            return Change(change.columns, [cells[column] for column in change.columns], found)
+    return None
+
+
+def short_change(row: ChangeableRow, to: int, columns: Codes, most: int) -> Change | None:
+    """Return a small change of at most ``most`` columns, or of more if these are not enough, for print.
+
+    Its values are short numbers, given as `Decimal`, and enough exactly as they are.
+
+    Parameters
+    ----------
+    row, to : the row, and the cluster that it is moved to
+    columns : the columns that may change, the most important ones first
+    most : the number of columns that may change
+    """
+    while True:
+        for number in _PRINTED_MARGINS:
+            change = _solved(row, to, np.sort(columns[:most]), number)
+            if change is None or not change.columns:
+                break
+            short = _first_short(row, to, change)
+            if short is not None:
+                return short
+        if most >= len(columns):
+            return None
+        most *= 2
+
+
+def short_single(row: ChangeableRow, to: int, column: int, value: Any) -> Change | None:
+    """Return a change of one column, with a value that is short and enough exactly as it is."""
+    return _first_short(row, to, Change([column], [value], math.nan))
+
+
+def _first_short(row: ChangeableRow, to: int, change: Change) -> Change | None:
+    """Return the change with the shortest values that are still enough."""
+    options = [
+        [*rounded_outward(value, row.cells[column], column in row.whole), exactly(value)]
+        for column, value in zip(change.columns, change.values, strict=True)
+    ]
+    n_levels, n_columns = max(map(len, options)), len(options)
+    levels = [[each[min(level, len(each) - 1)] for each in options] for level in range(n_levels)]
+    columns = np.tile(_codes(change), n_levels)
+    values = [as_cell(value) for level in levels for value in level]
+    changed = row.changed(np.repeat(np.arange(n_levels), n_columns), columns, values)
+    far = row.distances(changed, to, certain=True)
+    if not np.isfinite(far).any():
+        return None
+    first = int(np.argmax(np.isfinite(far)))
+    return Change(change.columns, levels[first], float(far[first]))
+
+
+def _codes(change: Change) -> Codes:
+    return np.array(change.columns, dtype=np.intp)
+
+
+def _solved(row: ChangeableRow, to: int, columns: Codes, number: int) -> Change | None:
+    """Return the smallest change of the columns with the given margin, without a check."""
+    set_columns: list[int] = []
+    set_values: list[Any] = []
+    whole = [column for column in columns.tolist() if column in row.whole]
+    for some, values in _settled(row, to, columns, number) if whole else ():
+        if values is None:
+            return None
+        set_columns += some
+        set_values += values
+    free = np.setdiff1d(columns, whole)
+    step = _step(row, to, free, row.inputs_with(np.array(set_columns, dtype=np.intp), set_values), number)
+    if step is None:
+        return None
+    moving = np.flatnonzero(np.abs(step) > FLAT * np.linalg.norm(step))
+    values = row.values_at(free[moving], step[moving])
+    if any(value is None for value in values):
+        return None
+    pairs = [
+        (column, value)
+        for column, value in zip([*set_columns, *free[moving].tolist()], [*set_values, *values], strict=True)
+        if apart(value, row.cells[column])
+    ]
+    return Change([column for column, _ in pairs], [value for _, value in pairs], math.nan)
+
+
+def _settled(
+    row: ChangeableRow, to: int, columns: Codes, number: int
+) -> Iterator[tuple[list[int], list[Any] | None]]:
+    """Settle the columns of whole numbers, the largest steps first; yield columns and their values.
+
+    The values are None if no whole numbers are found that are enough.
+    """
+    left, step = columns, _step(row, to, columns, row.x, number)
+    done: tuple[list[int], list[Any]] = ([], [])
+    while step is not None:
+        whole = [i for i, column in enumerate(left.tolist()) if column in row.whole]
+        if not whole:
+            return
+        order = np.array(whole)[np.argsort(-np.abs(step[whole]), kind="stable")].tolist()
+        values = row.values_at(left[order], step[order])
+        if len(order) > _MOST_SETTLED:  # many small steps: round them to the nearest whole number
+            some, options = order[_MOST_SETTLED:], [_rounded(row, left[order], values)[_MOST_SETTLED:]]
+        else:
+            some, options = order[:1], _sides(row, int(left[order[0]]), values[0])
+        chosen = left[some].tolist()
+        left = np.delete(left, some)
+        step, best = _best(row, to, left, done, chosen, options, number)
+        if best is not None:
+            done = done[0] + chosen, done[1] + best
+        yield chosen, best
+    yield [], None
+
+
+def _rounded(row: ChangeableRow, columns: Codes, values: Sequence[Any]) -> list[Any]:
+    cells = [row.cells[column] for column in columns.tolist()]
+    return [moved(c, float(round(apart(v, c)))) for v, c in zip(values, cells, strict=True)]
+
+
+def _sides(row: ChangeableRow, column: int, value: Any) -> list[list[Any]]:
+    """Return the whole numbers on both sides of a value."""
+    cell, by = row.cells[column], apart(value, row.cells[column])
+    return [[moved(cell, float(side))] for side in dict.fromkeys((math.floor(by), math.ceil(by)))]
+
+
+def _best(
+    row: ChangeableRow,
+    to: int,
+    left: Codes,
+    done: tuple[list[int], list[Any]],
+    chosen: list[int],
+    options: list[list[Any]],
+    number: int,
+) -> tuple[Floats | None, list[Any] | None]:
+    """Return the option that needs the smallest change of the columns that are left, and that change."""
+    best: tuple[float, Floats | None, list[Any] | None] = (math.inf, None, None)
+    for values in options:
+        base = row.inputs_with(np.array(done[0] + chosen, dtype=np.intp), done[1] + values)
+        step = _step(row, to, left, base, number, quick=True)
+        size = math.inf
+        if step is not None:
+            size = float(np.square((base - row.x) * row.model.step_scale).sum() + np.square(step).sum())
+        if size < best[0]:
+            best = size, step, values
+    return best[1], best[2]
+
+
+def _step(
+    row: ChangeableRow, to: int, columns: Codes, base: Floats, number: int, quick: bool = False
+) -> Floats | None:
+    """Return the smallest step of the columns, in the model's units, from the inputs ``base``."""
+    if not np.isfinite(base).all():
+        return None
+    if not row.model.is_linear:
+        return local_step(row, to, columns, base, MARGINS[number], quick)
+    half_spaces, rounding = row.half_spaces(to), row.rounding(base[None], to)
+    h, g = half_spaces.h + half_spaces.slopes @ (base - row.x), row.slopes(half_spaces, columns)
+    sizes = np.linalg.norm(g, axis=1)
+    limits, ends = _limits(row, columns)
+    step = least_step(np.vstack([g, limits]), np.concatenate([-h, ends]))
+    if step is None:
+        return None
+    whole = np.linalg.norm(np.append(step, (base - row.x) * row.model.step_scale))
+    needed = np.maximum(beyond(whole, sizes, MARGINS[number]) * sizes, 4.0**number * rounding)
+    needed = np.where(sizes > 0.0, needed, np.where(h > 0.0, np.minimum(h, needed), needed))
+    return least_step(np.vstack([g, limits]), np.concatenate([needed - h, ends]))
+
+
+def _limits(row: ChangeableRow, columns: Codes) -> tuple[Floats, Floats]:
+    """Return the bounds of the steps as half-spaces."""
+    low, high = row.bounds(columns)
+    some, other = np.flatnonzero(np.isfinite(low)), np.flatnonzero(np.isfinite(high))
+    limits = np.zeros((len(some) + len(other), len(columns)))
+    limits[np.arange(len(some)), some] = 1.0
+    limits[len(some) + np.arange(len(other)), other] = -1.0
+    return limits, np.concatenate([low[some], -high[other]])
+
+
+def lower_bound(row: ChangeableRow, to: int, columns: Codes) -> float:
+    """Return a size that no change of these columns undercuts, or 0 if none is known."""
+    if not row.model.is_linear:
+        return 0.0
+    half_spaces = row.half_spaces(to)
+    g = row.slopes(half_spaces, columns)
+    limits, ends = _limits(row, columns)
+    step = least_step(np.vstack([g, limits]), np.concatenate([-half_spaces.h, ends]))
+    at_limit = step is not None and (limits @ step <= ends + FLAT * np.abs(ends)).any()
+    return 0.0 if step is None or at_limit else float(np.linalg.norm(step))
