@@ -232,7 +232,7 @@ def main() -> None:
         "# Compiled loops compared with NumPy",
         "",
         "The table shows the time of each version relative to that of `KMeans.predict` on the same float64",
-        f"data, as the median of {REPEATS} rounds. In each round, all versions take turns. They use the same",
+        f"data, as the median of {REPEATS} rounds. In each round, each version runs once. They use the same",
         "blocks and threads, and their relevance agrees to ten digits. For numba, the table shows the faster",
         "of two versions. One does everything in a single call for each block and pass (for up to",
         f"{MOST_IN_ONE_CALL:,} centroid values). The other uses BLAS for the matrix products and loops for",

@@ -75,7 +75,7 @@ def main(arguments: Any = None) -> None:
         "# Durable results",
         "",
         f"`explain_dataset` explains Parquet files with {N_COLUMNS} float32 columns, with K = {K}.",
-        f"Times are medians of {given.repeats} runs, in seconds. The variants in the columns take turns.",
+        f"Times are medians of {given.repeats} runs, in seconds. The variants are interleaved.",
         "If a folder is already finished, a run only compares every result with its checksum.",
         "",
         "| data | results, MB | not durable | durable | ratio | finished before | `verify_dataset` |",

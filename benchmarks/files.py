@@ -148,7 +148,7 @@ def main(arguments: Any = None) -> None:
         "",
         f"The input consists of {N_ROWS // ROWS_OF_A_PART} Parquet files with {N_ROWS:,} rows of {N_COLUMNS} "
         f"float32 values. The number of clusters is {K}.",
-        f"Times are medians of {given.repeats} runs, in which the tasks take turns.",
+        f"Times are medians of {given.repeats} runs, with the tasks interleaved.",
         "The peak is the highest memory use of the whole process, including Python and its libraries.",
         "",
         "| task | seconds | ratio | CPU seconds | peak, MB |",

@@ -67,8 +67,8 @@ def reduced() -> list[str]:
         "",
         "Explaining through the pipeline should take at most three times as long as explaining the scores",
         "and transforming the rows once, so the first ratio should be below 3. The second ratio is a",
-        "stricter test: only the time for explaining the scores is multiplied by 3, so this ratio should",
-        "be below 1.",
+        "stricter test: it divides by three times the first of these times plus the second, so it should be",
+        "below 1.",
         "",
         f"The relevance of each row sums to its evidence, up to {off:.0e} of the largest evidence.",
     ]

@@ -410,8 +410,8 @@ def test_against_the_own_cluster() -> None:
 )
 def test_beta_that_is_no_stiffness(beta: Any) -> None:
     assert message(ROWS, beta=beta) == (
-        'explain: beta must be "auto" or a number above 0 (infinity: the nearest competitor takes all); '
-        f"got {beta!r}."
+        'explain: beta must be "auto" or a number above 0 (with infinity, only the nearest competitor '
+        f"counts); got {beta!r}."
     )
 
 

@@ -187,7 +187,7 @@ def test_images_are_described_by_relevance_for_and_against(
     assert f"strongest, at {at}" in text
     assert "... and 37 more inputs" in str(exp)
     with pytest.raises(
-        wc.InvalidInputError, match=r"describe: row must be one position, an integer; got 'a'\."
+        wc.InvalidInputError, match=r"describe: row must be a single integer position; got 'a'\."
     ):
         exp.describe("a")
 

@@ -706,8 +706,8 @@ def test_nothing_is_enough() -> None:
             "counterfactual: to must be a cluster that a row can be in; no row is ever in 2, since 1 is at "
             "least as near everywhere and wins ties.",
         ),
-        ({"row": [0]}, "counterfactual: row must be one position, an integer; got [0]."),
-        ({"row": True}, "counterfactual: row must be one position, an integer; got True."),
+        ({"row": [0]}, "counterfactual: row must be a single integer position; got [0]."),
+        ({"row": True}, "counterfactual: row must be a single integer position; got True."),
         (
             {"within": "x0"},
             "counterfactual: within must be a list of feature names; got 'x0'. Leave it out to let all "

@@ -162,7 +162,7 @@ def test_a_row_against_its_own_cluster_is_told_so(wine: Array, kmeans: Any) -> N
 def test_only_one_row_is_told(exp: wc.Explanation, row: Any) -> None:
     with pytest.raises(wc.InvalidInputError) as error:
         exp.describe(row)
-    assert str(error.value) == f"describe: row must be one position, an integer; got {row!r}."
+    assert str(error.value) == f"describe: row must be a single integer position; got {row!r}."
 
 
 @pytest.mark.parametrize(

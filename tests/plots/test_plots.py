@@ -651,8 +651,8 @@ def test_data_that_were_changed_are_not_drawn(wine: NDArray[np.float64], kmeans:
 
 
 BAD: list[tuple[Callable[[Any], Any], str]] = [
-    (lambda p: p.row("a"), "plot.row: row must be one position, an integer; got 'a'."),
-    (lambda p: p.row(True), "plot.row: row must be one position, an integer; got True."),
+    (lambda p: p.row("a"), "plot.row: row must be a single integer position; got 'a'."),
+    (lambda p: p.row(True), "plot.row: row must be a single integer position; got True."),
     (lambda p: p.row(n_features=0), "plot.row: n_features must be an integer of at least 1; got 0."),
     (
         lambda p: p.clusters(n_features=1.5),

@@ -628,7 +628,7 @@ def test_words_and_top_words(pipeline: Any) -> None:
         exp.words(2)
     with pytest.raises(
         wc.InvalidInputError,
-        match=re.escape("describe: row must be one position, an integer; got [0]."),
+        match=re.escape("describe: row must be a single integer position; got [0]."),
     ):
         exp.describe([0])
 

@@ -9,7 +9,7 @@ _DAY = dt.timedelta(days=1)
 
 
 def to_days(value: dt.date | dt.time | dt.timedelta) -> float:
-    """Return the days since 1970 (UTC) of a date, or the length in days of a duration or a time of day."""
+    """Convert a date to days since 1970 (UTC), or a duration or time of day to its length in days."""
     if isinstance(value, dt.timedelta):
         return value / _DAY
     if isinstance(value, dt.time):

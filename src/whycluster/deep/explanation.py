@@ -169,7 +169,7 @@ class DeepExplanation(BaseExplanation):
         row : the position of the input
         """
         if not isinstance(row, (int, np.integer)):
-            raise InvalidInputError(f"describe: row must be one position, an integer; got {row!r}.")
+            raise InvalidInputError(f"describe: row must be a single integer position; got {row!r}.")
         one = self[row]
         lines = one.lines(_N_LINES) if one.relevance.ndim == 2 else one.total_lines()
         return f"{one.claim()}\n{format_lines(lines, ['of', 'relevance'])}"

@@ -221,9 +221,9 @@ def open_sampler(sampler: Any, subject: Subject) -> Sampler:
         )
     if subject.population is subject.rows and (subject.cluster == subject.cluster[0]).all():
         raise InvalidInputError(
-            f"{subject.where}: X must contain rows of at least 2 clusters, since completed rows must be "
-            f"able to leave their cluster; all {subject.n_rows} rows are in one cluster. Pass all rows, or "
-            "background=all_rows."
+            f"{subject.where}: X must contain rows of at least 2 clusters, so that a row whose features "
+            f"are replaced can change its cluster; all {subject.n_rows} rows are in one cluster. Pass all "
+            "rows, or background=all_rows."
         )
     return samplers.zero if sampler == "zero" else subject.density
 

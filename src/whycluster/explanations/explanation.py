@@ -120,7 +120,7 @@ class Explanation(BaseExplanation):
     def describe(self, row: int = 0, n_features: int = 6) -> str:
         """Return the explanation of one row as text: the claim and the strongest features."""
         if not isinstance(row, (int, np.integer)):
-            raise InvalidInputError(f"describe: row must be one position, an integer; got {row!r}.")
+            raise InvalidInputError(f"describe: row must be a single integer position; got {row!r}.")
         one = self[row]
         lines = one.lines(n_features)
         return f"{one.claim()}\n{format_lines(lines, ['feature', 'value', 'relevance'])}"
@@ -202,7 +202,7 @@ class Explanation(BaseExplanation):
         hold : the names of features that must not change
         """
         if not is_real(row) or not isinstance(row, (int, np.integer)):
-            raise InvalidInputError(f"counterfactual: row must be one position, an integer; got {row!r}.")
+            raise InvalidInputError(f"counterfactual: row must be a single integer position; got {row!r}.")
         if self.fidelity is not None:
             raise UnsupportedModelError(
                 "counterfactual: the clusters must be those of a model; these labels are explained through a "

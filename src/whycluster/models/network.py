@@ -125,8 +125,8 @@ class Query:
             if beta > 0.0:
                 return beta
         raise InvalidInputError(
-            f'{where}: {setting("beta")} must be "auto" or a number above 0 (infinity: the nearest '
-            f"competitor takes all); got {self.beta!r}."
+            f'{where}: {setting("beta")} must be "auto" or a number above 0 (with infinity, only the '
+            f"nearest competitor counts); got {self.beta!r}."
         )
 
     def _check_threshold(self, energy: Energy | None, beta: float | None, where: str) -> None:

@@ -105,8 +105,8 @@ def _tree_energy(root: _Node) -> TreeEnergy:
 def _read_tree(model: Any) -> _Node:
     """Return the tree of a model, whose public interface exposes only the leaves.
 
-    The tree is read from the JVM. Spark Connect gives no access to the JVM, so the tree is then read from the
-    saved model.
+    The tree is read from the JVM or, under Spark Connect, which gives no access to the JVM, from the saved
+    model.
     """
     try:
         return _from_jvm(getattr(model._java_obj, _PARENT)().root())

@@ -54,7 +54,7 @@ def row(exp: BaseExplanation, row: int = 0, n_features: int = 10, ax: Axes | Non
     check(exp, where)
     check_integer(n_features, 1, where, "n_features")
     if not isinstance(row, (int, np.integer)) or isinstance(row, bool):
-        raise InvalidInputError(f"{where}: row must be one position, an integer; got {row!r}.")
+        raise InvalidInputError(f"{where}: row must be a single integer position; got {row!r}.")
     if np.ndim(getattr(exp, "relevance", 0)) > 2:  # images
         refuse(exp, where)
     one = exp[row]

@@ -171,7 +171,7 @@ class TextExplanation(BaseExplanation):
     def _position(self, row: Any, where: str) -> int:
         """Return a document's position as a nonnegative integer; raise an error if it is out of range."""
         if not isinstance(row, (int, np.integer)) or isinstance(row, bool):
-            raise InvalidInputError(f"{where}: row must be one position, an integer; got {row!r}.")
+            raise InvalidInputError(f"{where}: row must be a single integer position; got {row!r}.")
         if not -len(self) <= row < len(self):
             raise IndexError(f"{where}: row must be a position from 0 to {len(self) - 1}; got {row}.")
         return range(len(self))[row]

@@ -150,11 +150,11 @@ def explain_anndata(
 class AnnDataEngine(
     Engine[Iterable[CellRows], CellRows, Explanation, Iterator[tuple[CellRows, Explanation]]]
 ):
-    """Explains cells in terms of genes, by default each cell for its own group.
+    """Explains in terms of genes why cells belong to a group; by default, to their own group.
 
     Attributes
     ----------
-    request : the request to answer; by default, its query explains each cell for its own group
+    request : the request to answer; by default, its query asks why each cell belongs to its own group
     model : the surrogate of the groups, and the expression of all cells
     """
 

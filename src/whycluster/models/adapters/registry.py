@@ -1,9 +1,9 @@
 """From a fitted model to its network: the registry of adapters.
 
 An adapter is a function from a fitted model to a `Network`, registered for the class of the model with
-``@adapt.register``. This folder has one or more modules per library; adapters that need pipelines, documents,
-encoders or our estimators are in those folders. Adapters are imported when a model from their library is
-passed.
+``@adapt.register``. This folder has one or more modules per library. Adapters that need pipelines, documents,
+encoders or our own estimators are in the folders for those. Adapters are imported when a model from their
+library is passed.
 """
 
 from __future__ import annotations
