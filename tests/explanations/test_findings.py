@@ -27,11 +27,10 @@ from tests.optional import optional
 from whycluster.data.column_checks import holds_dates, identifier_reason
 from whycluster.data.columns import Column, columns_of
 from whycluster.explanations.base import BaseExplanation
+from whycluster.explanations.checks.clusters import _undecided
 from whycluster.explanations.fidelity import Fidelity
 from whycluster.explanations.findings import (
-    MOST_ROWS,
     Finding,
-    _undecided,
     borderline,
     borderline_rows,
     competition,
@@ -39,6 +38,7 @@ from whycluster.explanations.findings import (
     typical_rows,
     warnings,
 )
+from whycluster.explanations.member_sample import MOST_ROWS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -668,7 +668,13 @@ def test_inputs_of_an_encoder_have_warnings_too() -> None:
         encoder.weight.fill_(0.5)
     model = wc.deep.DeepClustering(encoder, wc.neuralize(ENDS))
     rows = np.array([0, 0, 0, 0, 10, 5.1, 5.2], dtype=np.float32)[:, None].repeat(2, axis=1)
-    (warning,) = warnings(wc.explain(model, rows))
+    residual, warning = warnings(wc.explain(model, rows))
+    # LRP gives an input of zeros no relevance, so all of its evidence is residual.
+    assert residual.text == (
+        "A large part of the evidence belongs to no feature. Relative to the evidence, the residual is "
+        "largest in cluster 0 (100%). The relevance of the features does not explain this part; read "
+        "exp.residual along with it."
+    )
     assert warning.text.startswith("Cluster 1 is mostly borderline: 2 of its 3 inputs have at most a tenth ")
 
 
@@ -686,7 +692,7 @@ def test_all_findings_for_every_kind_of_table(kind: str, wine: Array) -> None:
     n_groups = len(np.unique(exp.cluster))
     assert len(sentences(exp)) == n_groups
     assert competition(exp).share.shape == (n_groups, len(exp.labels))
-    assert warnings(exp) == []
+    assert [warning.kind for warning in warnings(exp)] == ["small"] * (kind == "fifty")
     assert borderline(exp).shape == (len(exp),)
 
 

@@ -16,10 +16,11 @@ from whycluster.core.arrays import Floats
 from whycluster.data import display
 from whycluster.explanations import findings
 from whycluster.explanations.explanation import Explanation
+from whycluster.explanations.quality import Quality
 from whycluster.explanations.summary import Summary
 
 _MOST_LISTED = 8  # maximum number of columns listed in the note on left-out columns
-_WIDTH = 100  # number of characters per line
+WIDTH = 100  # number of characters per line
 
 
 def cluster_and_note(options: CommandOptions, quiet: bool) -> ClusteredTable:
@@ -57,7 +58,9 @@ class ExplanationOutput:
         self._clustered, self._top = clustered, top
         self._summary = exp.summary()
         self._sentences = findings.sentences(exp, self._summary)
-        self._warnings = findings.warnings(exp, summary=self._summary)
+        self._checks = findings.checks(exp, summary=self._summary)
+        self._warnings = [finding for check in self._checks for finding in check.findings]
+        self._quality = findings.quality(exp)
 
     def as_text(self) -> str:
         """Return the clusters, their features and the warnings as text."""
@@ -68,6 +71,7 @@ class ExplanationOutput:
             for label, size, sentence in zip(labels, sizes, self._sentences, strict=True)
         ]
         parts = [
+            fill(self._quality.text, WIDTH),
             f"{display.count(rows.height, 'row')}, {display.count(rows.width, 'column')}; "
             f"{self._clustered.description}.",
             display.heading("Clusters"),
@@ -79,9 +83,11 @@ class ExplanationOutput:
         if self._warnings:
             parts.append(display.heading("Warnings"))
             parts += [
-                fill(warning.text, _WIDTH, initial_indent="- ", subsequent_indent="  ")
+                fill(warning.text, WIDTH, initial_indent="- ", subsequent_indent="  ")
                 for warning in self._warnings
             ]
+        passed = [f"- {check.name}: {check.outcome}" for check in self._checks if not check.findings]
+        parts += [display.heading("Checks without warnings"), "\n".join(passed)]
         return "\n\n".join(parts)
 
     def as_json(self, **more: Any) -> str:
@@ -93,14 +99,29 @@ class ExplanationOutput:
                 "columns": clustered.rows.columns,
                 "left_out": clustered.left_out,
                 "clustering": clustered.description,
+                "quality": quality_facts(self._quality),
                 "clusters": [
                     cluster_facts(self._summary, group, self._top, sentence=sentence)
                     for group, sentence in enumerate(self._sentences)
                 ],
                 "warnings": [warning._asdict() for warning in self._warnings],
+                "checks": {check.name: check.outcome for check in self._checks},
                 **more,
             }
         )
+
+
+def quality_facts(quality: Quality) -> dict[str, Any]:
+    """Return the quality of the clusters, for JSON."""
+    return {
+        "verdict": quality.verdict,
+        "text": quality.text,
+        "silhouette": quality.silhouette,
+        "rows": quality.n_rows,
+        "without_clusters": {null.kind: null.mean for null in quality.nulls or ()},
+        "stability": quality.stability,
+        "not_measured": dict(quality.not_measured),
+    }
 
 
 def cluster_facts(summary: Summary, group: int, top: int, **more: Any) -> dict[str, Any]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 from whycluster.cli.clustering import ClusteredTable, CommandOptions
-from whycluster.cli.formatting import cluster_and_note
+from whycluster.cli.formatting import WIDTH, cluster_and_note
 from whycluster.cli.output import print_result
 from whycluster.cli.writing import REPORT_SUFFIXES, check_target
 from whycluster.data import display, progress
+from whycluster.explanations import findings
 from whycluster.explanations.explanation import Explanation
 
 
@@ -20,9 +22,11 @@ def report(*, out: Path | None, title: str | None, rows: int, force: bool, quiet
     path = Path(table.stem + ".html") if out is None else out
     check_target(path, "--out", REPORT_SUFFIXES, table, force)
     clustered = cluster_and_note(options, quiet)
-    write_report(clustered, clustered.explain(), path, title=title or table.name, n_rows=rows)
+    exp = clustered.explain()
+    text = "" if quiet else fill(findings.quality(exp).text, WIDTH)
+    write_report(clustered, exp, path, title=title or table.name, n_rows=rows)
     if not quiet:
-        print_result(f"Report written to {path}.")
+        print_result(f"{text}\n\nReport written to {path}.")
 
 
 def write_report(clustered: ClusteredTable, exp: Explanation, path: Path, **options: Any) -> None:

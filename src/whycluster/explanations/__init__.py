@@ -11,6 +11,10 @@ Modules, in reading order:
   that are not planes
 - `short_values`: rounded values that are still enough when printed
 - `findings`: sentences and warnings about clusters (public as ``whycluster.findings``)
+- `checks`: the checks that warn of what could mislead
+- `quality`: whether there are clusters at all; `null_data`: data without clusters; `refitting`: copies of a
+  model
+- `member_sample`: a sample of the members of all clusters
 - `fidelity`: how well a surrogate matches the labels it was fitted to
 - `formatting`: the tables and lists in which explanations are printed
 - `claims`: the claim about a row as a sentence

@@ -58,10 +58,9 @@ class BaseExplanation(ABC):
     is_targeted: bool  # whether a target was given, so that `cluster` may differ from `assigned`
     threshold: float | None = None
     fidelity: Fidelity | None = None
-    positions: Codes | None = (
-        None  # positions of the rows in the explained data; None if all rows are included, in order
-    )
+    positions: Codes | None = None  # positions in the explained data; None if all rows are included, in order
     row_names: Any = None  # names for the rows of the explained data, if the data contain none
+    model: Any = None  # the explained model, if known
     owns_data: bool = False  # whether no one else can change the data, so that no check is needed
 
     @classmethod

@@ -12,7 +12,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -232,6 +232,8 @@ class Network(ABC):
     """Whether relevance is given by column, so that rows can be explained in parts."""
     is_checked = False
     """Whether all rows are compared with the model's own prediction."""
+    model: Any = None
+    """The model that the network was made from, if known."""
     is_deep = False
     """Whether an encoder computes the features from the user's inputs."""
 
@@ -329,7 +331,7 @@ class Network(ABC):
             )
         if self.fidelity is not None:
             self.fidelity.warn_if_low()
-        return explanation  # type: ignore[no-any-return]  # for documents, a TextExplanation
+        return replace(explanation, model=self.model)  # type: ignore[no-any-return]  # or a TextExplanation
 
     def explain_rows(
         self, X: Any, query: CodedQuery, background: Any, feature_names: Sequence[Hashable] | None
@@ -360,11 +362,8 @@ class Network(ABC):
             from whycluster.models.torch_network import build
         except ImportError as error:
             raise MissingDependencyError('to_torch needs torch: pip install "whycluster[deep]"') from error
-        codes = (
-            np.arange(self.n_clusters)
-            if cluster is None
-            else self.codes.encode(cluster, "to_torch", "cluster")
-        )
+        every = np.arange(self.n_clusters)
+        codes = every if cluster is None else self.codes.encode(cluster, "to_torch", "cluster")
         return build(self.energy, np.atleast_1d(codes))
 
     def open_background(self, background: Any, table: Table) -> Table:
@@ -412,9 +411,8 @@ class TableNetwork(Network):
     ) -> Table:
         """Return the user's rows as a table with the columns of this network."""
         columns.setdefault("model_names", self.feature_names)
-        n_features = self.energy.n_features
         table = open_table(
-            X, where=where, name=name, n_features=n_features, categories=self.categories, **columns
+            X, where=where, name=name, n_features=self.n_features, categories=self.categories, **columns
         )
         if whole and isinstance(table, MixedTable):
             table.check_known()

@@ -113,6 +113,7 @@ class Contents(ABC):
             "facts": self.facts(),
             "quality": self.quality(),
             "warnings": self.warnings(),
+            "checks": self.checks(),
             "left_out": self._left_out(),
             "clusters": [card for card in self.clusters() if card["code"] in self._shown],
             "clusters_note": self._clusters_note(),
@@ -313,8 +314,18 @@ class Contents(ABC):
 
     def warnings(self) -> list[str]:
         """Return warnings about the explanation as sentences."""
-        found = findings.warnings(self.exp, self.options.left_out)
-        return clean_sentences([warning.text for warning in found])
+        return clean_sentences([warning.text for check in self.all_checks for warning in check.findings])
+
+    def checks(self) -> list[tuple[str, str]]:
+        """Return the checks that gave no warning, each with its outcome."""
+        passed = [check for check in self.all_checks if not check.findings]
+        outcomes = clean_sentences([check.outcome for check in passed])
+        return list(zip([check.name for check in passed], outcomes, strict=True))
+
+    @cached_property
+    def all_checks(self) -> list[findings.Check]:
+        """All checks of the explanation."""
+        return findings.checks(self.exp, self.options.left_out)
 
     def clusters(self) -> list[dict[str, Any]]:
         """Describe each cluster that has members."""

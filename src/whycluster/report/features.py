@@ -14,6 +14,7 @@ from whycluster.data import display
 from whycluster.data.arrays import strongest
 from whycluster.explanations import findings
 from whycluster.explanations.explanation import Explanation
+from whycluster.explanations.member_sample import MemberSample
 from whycluster.explanations.summary import MISSING, Summary
 from whycluster.report.contents import FEW_CLUSTERS, LEAST_SHARE, N_COMPETITORS, Contents, Plan
 from whycluster.report.distributions import Distributions
@@ -44,8 +45,8 @@ class TableContents(Contents):
         return findings.competition(self.exp, self._sample, most)
 
     @cached_property
-    def _sample(self) -> findings.MemberSample:
-        return findings.MemberSample.of(self.exp, "report")
+    def _sample(self) -> MemberSample:
+        return MemberSample.of(self.exp, "report")
 
     def _names(self, features: Iterable[int]) -> list[str]:
         names = self.exp.table.feature_names
@@ -79,10 +80,10 @@ class TableContents(Contents):
             used |= (self.exp.relevance[rows] != 0).any(axis=0)
         return np.flatnonzero(~used).tolist() if used.any() else []
 
-    def warnings(self) -> list[str]:
-        """Return warnings about the explanation, based on the summary and the sample of this report."""
-        found = findings.warnings(self.exp, self.options.left_out, self.summary, self._sample)
-        return clean_sentences([warning.text for warning in found])
+    @cached_property
+    def all_checks(self) -> list[findings.Check]:
+        """All checks, based on the summary and the sample of this report."""
+        return findings.checks(self.exp, self.options.left_out, self.summary, self._sample)
 
     def clusters(self) -> list[dict[str, Any]]:
         """Add a sentence and the features of each cluster."""

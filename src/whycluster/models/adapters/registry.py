@@ -92,7 +92,10 @@ def adapt_model(
     if type(model).__module__.startswith(DASK):  # centroids or labels that are not computed yet
         model = model.compute()
     load_adapters(model)
-    return adapt(model) if metric is None else from_centroids(model, metric, where)
+    found = adapt(model) if metric is None else from_centroids(model, metric, where)
+    if isinstance(found, Network):
+        found.model = model
+    return found
 
 
 def load_adapters(*models: Any) -> None:

@@ -1,0 +1,197 @@
+"""Checks of the clusters as a whole, for all kinds of explanations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from whycluster.core.evidence import bar_of
+from whycluster.data import display
+from whycluster.data.display import format_names
+from whycluster.data.labels import noise_mask
+from whycluster.explanations.base import BaseExplanation
+from whycluster.explanations.checks.finding import (
+    Check,
+    Finding,
+    check_of,
+    cluster_text,
+    nouns,
+    percent,
+)
+from whycluster.explanations.fidelity import LOW, Fidelity
+from whycluster.explanations.formatting import MOST_LISTED, capitalize, join_first, list_clusters
+from whycluster.explanations.member_sample import MemberSample, members_of
+
+ENOUGH = 10  # number of rows needed for most checks
+FEW_ROWS = f"not checked: fewer than {ENOUGH} rows"
+
+_MOSTLY = 0.5  # share of the members of a cluster, or of all rows
+_ALIKE = 0.1  # fraction of the median evidence
+_LARGE_RESIDUAL = 0.25  # fraction of the evidence
+_SMALL, _SMALL_SHARE = 10, 0.01  # rows of a cluster, and share of all rows
+
+
+def check_fidelity(exp: BaseExplanation) -> Check:
+    """Check whether a surrogate predicts the labels."""
+    if exp.fidelity is None:
+        return Check("fidelity", "the model itself is explained, without a surrogate")
+    agreement = f"the surrogate predicts {exp.fidelity.cross_validated:.1%} of the labels"
+    return check_of("fidelity", _unfaithful(exp.fidelity), agreement)
+
+
+def _unfaithful(fidelity: Fidelity) -> Iterator[Finding]:
+    agreement = fidelity.cross_validated_per_cluster
+    bad = [c for c in np.argsort(agreement, kind="stable") if fidelity.size[c] and agreement[c] < LOW]
+    matched = [
+        f"{cluster_text(fidelity.labels[c])} ({agreement[c]:.1%} of {display.count(fidelity.size[c], 'row')})"
+        for c in bad
+    ]
+    labels = tuple(fidelity.labels[bad].tolist())
+    if fidelity.cross_validated < LOW:
+        yield Finding(
+            "fidelity",
+            f"The labels are explained through a surrogate, which predicts only "
+            f"{fidelity.cross_validated:.1%} of them for rows that it was not fitted to "
+            f"({fidelity.in_sample:.1%} for rows that it was). What holds for the surrogate may not hold for "
+            f"the labels. Badly matched: {join_first(matched)}. Read the explanations of these clusters "
+            f"with care, and check that the columns are those that the labels were made from.",
+            labels,
+        )
+    elif bad:
+        yield Finding(
+            "fidelity",
+            f"The labels are explained through a surrogate. It predicts {fidelity.cross_validated:.1%} of "
+            f"all labels for rows that it was not fitted to, but fewer here: {join_first(matched)}. Read "
+            f"the explanations of these clusters with care.",
+            labels,
+        )
+
+
+def check_residual(exp: BaseExplanation) -> Check:
+    """Check how much of the evidence of each cluster belongs to no feature."""
+    bar = 0.0 if exp.threshold is None else bar_of(exp.threshold)
+    codes, group = np.unique(exp.cluster_codes, return_inverse=True)
+    total = np.bincount(group, np.abs(exp.evidence.astype(np.float64)))
+    left = np.bincount(group, np.abs(exp.residual - bar))
+    part = np.divide(left, total, out=np.zeros(len(codes)), where=total > 0)
+    large = [g for g in np.argsort(-part, kind="stable") if part[g] > _LARGE_RESIDUAL]
+    found = []
+    if large:
+        listed = join_first([f"{cluster_text(exp.labels[codes[g]])} ({percent(part[g])})" for g in large])
+        advice = " Mixtures with diagonal covariances, and k-means, have smaller residuals."
+        text = (
+            f"A large part of the evidence belongs to no feature. Relative to the evidence, the residual is "
+            f"largest in {listed}. The relevance of the features does not explain this part; read "
+            f"exp.residual along with it.{advice * exp.energy.gives_probabilities}"
+        )
+        found.append(Finding("residual", text, tuple(exp.labels[codes[large]].tolist())))
+    most = f"at most {percent(part.max(initial=0.0))} of the evidence of a cluster belongs to no feature"
+    return check_of("residual", found, most)
+
+
+def check_noise(exp: BaseExplanation) -> Check:
+    """Check whether most rows are noise."""
+    noise = np.array(noise_mask(exp.labels.tolist()))[exp.cluster_codes]
+    n, total = int(noise.sum()), len(exp)
+    found = []
+    if total >= ENOUGH and n > _MOSTLY * total:
+        found.append(
+            Finding(
+                "noise",
+                f"Noise dominates: {n:,} of {display.count(total, exp.noun.lower())} ({percent(n / total)}) "
+                f"are in no cluster. The clusters describe only the rest. Cluster again with parameters that "
+                f"allow for larger or sparser clusters.",
+            )
+        )
+    some = f"{n:,} of {total:,}" if n else "no"
+    return check_of("noise", found, f"{some} {nouns(exp, 1 if not n else 2)} {'are' if n else 'is'} noise")
+
+
+def check_sizes(exp: BaseExplanation) -> Check:
+    """Check whether some clusters have few members."""
+    codes, size, _ = exp.member_clusters
+    name, total = "small clusters", len(exp)
+    if total < ENOUGH or not len(codes):
+        return Check(name, FEW_ROWS if total < ENOUGH else f"not checked: no {nouns(exp, 1)} is a member")
+    small = [g for g in np.argsort(size, kind="stable") if size[g] < max(_SMALL, _SMALL_SHARE * total)]
+    found = []
+    if small:
+        listed = [
+            f"{cluster_text(exp.labels[codes[g]])} ({display.count(int(size[g]), exp.noun.lower())})"
+            for g in small
+        ]
+        one = len(small) == 1
+        found.append(
+            Finding(
+                "small",
+                f"{capitalize(join_first(listed))} {'is' if one else 'are'} small: fewer than "
+                f"{_SMALL} {nouns(exp)}, or fewer than 1% of all {total:,}. "
+                f"{'Its' if one else 'Their'} typical values rest on little, and a few outliers may be all "
+                f"there is. Look at these {nouns(exp)}, or cluster again with fewer clusters.",
+                tuple(exp.labels[codes[small]].tolist()),
+            )
+        )
+    least = int(size.argmin())
+    smallest = display.count(int(size[least]), exp.noun.lower())
+    return check_of(name, found, f"the smallest is {cluster_text(exp.labels[codes[least]])}, {smallest}")
+
+
+def check_alike(exp: BaseExplanation, sample: MemberSample | None) -> Check:
+    """Check whether almost nothing separates two clusters."""
+    return check_of("similar clusters", _alike(exp, sample), "no two clusters are alike")
+
+
+def _alike(exp: BaseExplanation, sample: MemberSample | None) -> list[Finding]:
+    """Warn about pairs of clusters whose members have little evidence against each other's cluster."""
+    codes, median = exp.member_clusters.codes, exp.median_evidence
+    if len(codes) < 2 or median == 0.0:
+        return []
+    some = MemberSample.of(exp, "warnings") if sample is None else sample
+    middle = np.stack([np.median(some.h[some.cluster == code][:, codes], axis=0) for code in codes])
+    near = np.maximum(middle, middle.T)
+    pairs = [(a, b) for a, b in np.argwhere(near < _ALIKE * median).tolist() if a < b]
+    pairs.sort(key=lambda pair: float(near[pair]))
+    found = []
+    for a, b in pairs[:MOST_LISTED]:
+        both = exp.labels[codes[[a, b]]]
+        found.append(
+            Finding(
+                "alike",
+                f"Almost nothing separates {list_clusters(format_names(both.tolist()))}: the median evidence "
+                f"of the first against the second is {display.number(middle[a, b])}, and "
+                f"{display.number(middle[b, a])} the other way around, compared with "
+                f"{display.number(median)} for all {nouns(exp)}. {capitalize(nouns(exp))} may be in either "
+                f"by chance. Merge the two, or cluster again with fewer clusters.",
+                tuple(both.tolist()),
+            )
+        )
+    if len(pairs) > MOST_LISTED:
+        more = display.count(len(pairs) - MOST_LISTED, "more pair")
+        found[-1] = found[-1]._replace(text=f"{found[-1].text} The same holds for {more} of clusters.")
+    return found
+
+
+def check_borderline(exp: BaseExplanation) -> Check:
+    """Check whether most members of a cluster are borderline."""
+    n = int(exp.is_borderline.sum())
+    some = f"{n:,} of {display.count(len(exp), exp.noun.lower())} {'is' if n == 1 else 'are'} borderline"
+    return check_of("borderline clusters", _undecided(exp), f"{some}; in no cluster most of them")
+
+
+def _undecided(exp: BaseExplanation) -> Iterator[Finding]:
+    """Warn about clusters whose members are mostly borderline."""
+    near = exp.is_borderline
+    for code in exp.member_clusters.codes:
+        own = near[members_of(exp, code)]
+        if own.mean() > _MOSTLY:
+            label, n = exp.labels[code], len(own)
+            some = "its only" if n == 1 else f"{int(own.sum()):,} of its {n:,}"
+            yield Finding(
+                "borderline",
+                f"{capitalize(cluster_text(label))} is mostly borderline: {some} {nouns(exp, n)} "
+                f"{'has' if n == 1 else 'have'} at most a tenth of the median evidence, and could just as "
+                f"well be in another cluster. Do not rely on it; a different number of clusters, or "
+                f"different columns, may separate the clusters more clearly.",
+                tuple(exp.labels[[code]].tolist()),
+            )

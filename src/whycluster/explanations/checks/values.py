@@ -1,0 +1,168 @@
+"""Checks of the values of columns: nearly constant, repeating another column, or skewed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import combinations
+from typing import NamedTuple
+
+import numpy as np
+
+from whycluster.core.arrays import Floats
+from whycluster.data import display
+from whycluster.data.display import format_name
+from whycluster.explanations.checks.clusters import ENOUGH, FEW_ROWS
+from whycluster.explanations.checks.columns import USED
+from whycluster.explanations.checks.context import Context, determined
+from whycluster.explanations.checks.finding import Check, Finding, at_least, check_of, percent
+from whycluster.explanations.formatting import MOST_LISTED
+
+_NEARLY_CONSTANT, _LEAST_ROWS = 0.98, 50  # share of the rows, and rows needed
+_REPEATS = 0.95  # absolute correlation, or share of rows
+_GAIN = 0.9  # share of the errors of guessing
+_COUNTS = 0.02  # share of the relevance of a cluster from which a repeated column counts
+_SKEWED = 3.0
+_FEW_VALUES = 10  # fewer distinct values have no skewness
+_MOST_CATEGORIES = 50
+
+
+def check_constant(context: Context) -> Check:
+    """Check whether columns are nearly constant."""
+    name = "nearly constant columns"
+    if len(context.exp) < _LEAST_ROWS:
+        return Check(name, f"not checked: fewer than {_LEAST_ROWS} rows")
+    found = [each for column in context.used(USED) for each in _nearly_constant(context, column)]
+    return check_of(name, found, "none")
+
+
+def _nearly_constant(context: Context, column: int) -> Iterator[Finding]:
+    values = context.values(column)
+    first = int(values.size.argmax())
+    share = values.size[first] / len(values.codes)
+    if _NEARLY_CONSTANT <= share < 1.0:
+        are = "are missing" if values.distinct[first] is None else f"are {values.format(first)}"
+        yield Finding(
+            "nearly constant",
+            f'"{format_name(context.names[column])}" is nearly constant: {percent(share)} of its values '
+            f"{are}{context.sampled}. Scaled to unit variance, the few others become extreme, and can form a "
+            f"cluster of their own. Leave the column out, or check that these few rows matter so much.",
+            feature=context.names[column],
+        )
+
+
+class _Pair(NamedTuple):
+    """Two columns and how closely they agree."""
+
+    agreement: float
+    first: int
+    second: int
+    text: str
+
+
+def check_repeated(context: Context) -> Check:
+    """Check whether a column nearly repeats another."""
+    name = "repeated columns"
+    if len(context.exp) < ENOUGH:
+        return Check(name, FEW_ROWS)
+    if context.exp.energy.gives_probabilities:
+        return Check(name, "not checked: a mixture estimates how columns vary")
+    pairs = sorted([*_correlated(context), *_same_categories(context)], key=lambda pair: -pair.agreement)
+    if not pairs:
+        return Check(name, "none")
+    repeated = [pair for pair in pairs if pair.agreement >= _REPEATS]
+    found = [_repeats(context, pair) for pair in repeated[:MOST_LISTED]]
+    if len(repeated) > MOST_LISTED:
+        more = display.count(len(repeated) - MOST_LISTED, "more pair")
+        found[-1] = found[-1]._replace(text=f"{found[-1].text} The same holds for {more} of columns.")
+    most = " and ".join(f'"{format_name(context.names[i])}"' for i in pairs[0][1:3])
+    return check_of(name, found, f"the most similar are {most}: {pairs[0].text}")
+
+
+def _repeats(context: Context, pair: _Pair) -> Finding:
+    first, second = (format_name(context.names[column]) for column in (pair.first, pair.second))
+    return Finding(
+        "repeated",
+        f'"{second}" nearly repeats "{first}": {pair.text}{context.sampled}. What both measure counts twice. '
+        f"Leave one of the two out and cluster again.",
+        feature=context.names[pair.second],
+    )
+
+
+def _correlated(context: Context) -> Iterator[_Pair]:
+    """Yield the pairs of numeric columns, as the model sees them, with their correlation."""
+    columns, x = _numeric_inputs(context)
+    if len(columns) < 2:
+        return
+    correlation = np.atleast_2d(np.corrcoef(x, rowvar=False))
+    for a, b in combinations(range(len(columns)), 2):
+        first, second = sorted((columns[a], columns[b]))
+        r = float(correlation[a, b])
+        text = f"{r:.3f}" if abs(r) < 0.9995 else "above 0.999" if r > 0 else "below -0.999"
+        yield _Pair(abs(r), first, second, f"their correlation is {text}")
+
+
+def _numeric_inputs(context: Context) -> tuple[list[int], Floats]:
+    """Return the numeric columns that count, and one input of the model for each; its inputs may vary."""
+    if context.inputs is None:
+        return [], np.empty((0, 0))
+    x, source = context.inputs
+    columns, chosen = [], []
+    for column in context.used(_COUNTS):
+        own = np.flatnonzero(source == column)
+        values = context.values(column)
+        if values.numbers is None or not own.size:
+            continue
+        best = own[np.argmax([len(np.unique(x[:, i])) for i in own])]
+        if np.ptp(x[:, best]) > 0:
+            columns.append(column)
+            chosen.append(best)
+    return columns, x[:, chosen]
+
+
+def _same_categories(context: Context) -> Iterator[_Pair]:
+    """Yield the pairs of categorical columns that determine each other, with the share of such rows."""
+    used = [column for column in context.used(_COUNTS) if context.values(column).numbers is None]
+    used = [column for column in used if 2 <= len(context.values(column).distinct) <= _MOST_CATEGORIES]
+    for first, second in combinations(sorted(used), 2):
+        a, b = context.values(first).codes, context.values(second).codes
+        both = determined(a, b), determined(b, a)
+        if min(gain for _, gain in both) >= _GAIN:
+            share = min(share for share, _ in both)
+            text = f"each of them gives the other for {at_least(share)} rows"
+            yield _Pair(share, first, second, text)
+
+
+def check_skewed(context: Context) -> Check:
+    """Check whether columns are heavily skewed where the model reads them."""
+    name = "skewed columns"
+    if len(context.exp) < ENOUGH:
+        return Check(name, FEW_ROWS)
+    columns, x = _numeric_inputs(context)
+    skewness = [
+        (column, _skewness(values))
+        for column, values in zip(columns, x.T, strict=True)
+        if column in context.used(USED) and len(np.unique(values)) >= _FEW_VALUES
+    ]
+    if not skewness:
+        return Check(name, "none")
+    skewness.sort(key=lambda pair: -abs(pair[1]))
+    column, largest = skewness[0]
+    found = [_skewed(context, *pair) for pair in skewness if abs(pair[1]) >= _SKEWED]
+    shown = format_name(context.names[column])
+    return check_of(name, found, f'the largest skewness is {largest:.1f}, of "{shown}"')
+
+
+def _skewed(context: Context, column: int, skewness: float) -> Finding:
+    return Finding(
+        "skewed",
+        f'"{format_name(context.names[column])}" is heavily skewed: its skewness is {skewness:.1f}'
+        f"{context.sampled}, and 0 would be symmetric. A few extreme rows can form clusters of their own, "
+        f"and the other rows hardly differ. Cluster its logarithm or its ranks instead.",
+        feature=context.names[column],
+    )
+
+
+def _skewness(values: Floats) -> float:
+    moved = values - values.mean()
+    deviation = float(np.sqrt(np.square(moved).mean()))
+    return float(np.power(moved / deviation, 3).mean()) if deviation > 0 else 0.0
