@@ -681,7 +681,7 @@ def test_nothing_is_enough() -> None:
     exp = wc.explain([[0.0, 0.0], [0.0, 2.0]], [[1.0, 0.5]])
     found = exp.counterfactual(0, within=["x0"])
     assert not found.found
-    assert found.distance == math.inf
+    assert found.distance == found.lower_bound == math.inf
     assert found.best_single is None
     assert (found.after == None).all()  # noqa: E711  # elementwise
     assert np.isnan(found.change).all()
@@ -809,17 +809,21 @@ def test_curved_boundaries_give_local_optima(kind: str) -> None:
 
 
 def test_a_curved_model_in_which_nothing_is_found() -> None:
-    """The cluster has no rows, and from the row no slope leads there."""
-    X = make_blobs(60, 2, centers=2, random_state=0)[0]
-    model = GaussianMixture(2, random_state=0).fit(X)
-    model.weights_ = np.array([1.0 - 1e-300, 1e-300])
-    exp = wc.explain(model, X)
-    to = others(exp, 0)[0]
-    found = exp.counterfactual(0, to, within=["x0"])
-    if not found.found:
-        assert "was found that moves it to" in str(found)
-    else:
-        assert model.predict(numbers(found.after)[None])[0] == to
+    """No value of the first feature leads into the narrow cluster inside the wide one."""
+    rng = np.random.default_rng(0)
+    X = np.concatenate([0.1 * rng.normal(size=(100, 2)), 10 * rng.normal(size=(100, 2))])
+    start = {"means_init": [[0, 0], [0, 0.1]], "precisions_init": [100 * np.eye(2), 0.01 * np.eye(2)]}
+    model = GaussianMixture(2, random_state=0, **start).fit(X)
+    exp, row = wc.explain(model, X), int(np.argmax(np.abs(X[:, 1])))
+    to, own = exp.assigned[0], exp.assigned[row]
+    tried = np.repeat(X[[row]], 2001, axis=0)
+    tried[:, 0] = np.linspace(-100, 100, 2001)
+    assert not (model.predict(tried) == to).any()
+    assert str(exp.counterfactual(row, to, within=["x0"])) == (
+        f"Row {row} is in cluster {own}. No change of the features that are not held fixed was found that "
+        f"moves it to cluster {to}.\n\nNo feature alone was found that moves it to cluster {to}."
+    )
+    assert exp.counterfactual(row, to).found
 
 
 @pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])

@@ -210,3 +210,29 @@ def test_nothing_is_claimed_of_features_that_are_held() -> None:
     for row in range(0, 200, 25):
         first = str(exp.counterfactual(row)).splitlines()[0]
         assert "change of the features that are not held fixed" in first
+
+
+def test_many_features_that_are_held_are_not_all_listed() -> None:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {f"k{i}": rng.choice(["a", "b"], 40) for i in range(25)} | {"x": rng.normal(size=40)}
+    )
+    text = str(wc.explain(wc.tabular.pipeline(frame, 2), frame).counterfactual(0))
+    assert text.endswith("k18 (category), k19 (category) and 5 more.")
+
+
+def test_missing_categories_are_called_missing() -> None:
+    frame = pd.DataFrame({"kind": pd.Series(["a", "b", np.nan] * 10, dtype=object), "x": np.arange(30) % 7})
+    exp = wc.explain(wc.tabular.pipeline(frame, 3, category_weight=9.0), frame)
+    for to in exp.assigned[:2].tolist():
+        lines = [line for lines in changes_in(str(exp.counterfactual(2, to)))[1:] for line in lines]
+        assert [line.value for line in lines if line.feature == "kind"] == ["missing"]
+
+
+def test_values_that_no_model_can_compare_are_not_printed() -> None:
+    """So far away, squares lose all digits of the difference between the clusters."""
+    network = wc.neuralize(np.array([[0.0, 1.0, 1e-9], [0.0, -1.0, -1e-9]]))
+    exp = network.explain(np.array([[0.0, 0.9, 0.0], [0.0, -0.9, 0.0]]))
+    found = exp.counterfactual(0, within=["x2"])
+    assert found.single[2] < -1e8
+    assert "was found that moves it to cluster 1" in str(found)

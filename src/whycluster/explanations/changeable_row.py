@@ -164,7 +164,11 @@ class ChangeableRow:
         """Return, for each row, how large h must be to exceed rounding errors in the table's dtype, (n,)."""
         if not certain and self.table.dtype == np.float64:  # like the network
             return np.zeros(len(x))
-        return self.model.rounding(x, self.half_spaces(to), self.table.dtype)
+        rounding = self.model.rounding(x, self.half_spaces(to), self.table.dtype)
+        if certain:  # unlike the network, a model may also compute the squares that all clusters share
+            squares = np.square(x * self.model.step_scale).sum(axis=1)
+            rounding = rounding + relative_rounding(x.shape[1], self.table.dtype) * squares
+        return rounding
 
     @cached_property
     def _largest_rounding(self) -> dict[int, float]:

@@ -63,6 +63,7 @@ WHERE = "counterfactual"
 _SAMPLE = 256  # rows from which values of nonlinear columns are taken
 _MOST_TRIED = 1000  # categories per column; columns with more categories hold free text
 _ROUNDS, _PARTS = 3, 1000  # rounds and steps of a search between two values, to 10^-9 of their difference
+_MOST_HELD = 20  # number of features listed as held fixed
 _OUTSIDE = "outside the data"
 
 
@@ -85,7 +86,8 @@ class Counterfactual:
     distance : the total size, which is the root of the sum of the squared sizes, or infinity if no change is
         enough
     lower_bound : a size that no change of the features that are not held fixed undercuts. It is less than
-        `distance` if some features take only whole numbers, and 0 if no bound is known.
+        `distance` if some features take only whole numbers, infinite if no change is enough, and 0 if no
+        bound is known.
     single : (d,) for each feature, the nearest value that is enough on its own, or None if there is no such
         value
     single_distance : (d,) the sizes of these single changes, or infinity if no value is enough
@@ -156,8 +158,9 @@ class Counterfactual:
             self._describe_single(to, n_features),
         ]
         if self.held:
-            listed = ", ".join(f"{display.clean(str(name))} ({why})" for name, why in self.held.items())
-            parts.append(f"Held fixed when several features change: {listed}.")
+            listed = [f"{display.clean(str(name))} ({why})" for name, why in self.held.items()]
+            more = f" and {len(listed) - _MOST_HELD:,} more" * (len(listed) > _MOST_HELD)
+            parts.append(f"Held fixed when several features change: {', '.join(listed[:_MOST_HELD])}{more}.")
         return "\n\n".join(parts)
 
     def __str__(self) -> str:
@@ -172,7 +175,7 @@ class Counterfactual:
         features = "of the features that are not held fixed" if self._is_restricted else ""
         nothing = f"No change {features}".rstrip()
         if not self.found:
-            sure = self._subject.model.is_linear and not self.lower_bound and not self._subject.curves
+            sure = math.isinf(self.lower_bound)
             return f"{nothing} moves it to {to}." if sure else f"{nothing} was found that moves it to {to}."
         order = self._largest_first()
         order = order[np.isin(order, self._subject.free)]
@@ -235,9 +238,11 @@ class Counterfactual:
     def _describe_single(self, to: str, n_features: int) -> str:
         order = np.argsort(self.single_distance, kind="stable")
         enough = [i for i in order.tolist() if np.isfinite(self.single_distance[i])]
-        if not enough:
-            return f"No feature alone moves it to {to}."
-        lines = self._single_lines(enough[:n_features])
+        lines = self._single_lines(enough[:n_features]) if enough else []
+        if not lines:
+            subject = self._subject
+            tried = NONLINEAR in self.held.values() or subject.curves or not subject.model.is_linear
+            return f"No feature alone {'was found that ' * bool(tried or enough)}moves it to {to}."
         left = len(enough) - len(enough[:n_features])
         return (
             "One feature alone:\n"

@@ -13,6 +13,7 @@ from typing import Any
 
 from whycluster.data import display
 from whycluster.data.arrays import is_real
+from whycluster.data.missing import is_missing
 from whycluster.explanations.cell_values import apart, is_day, moved
 
 N_SHORT = 8
@@ -80,7 +81,9 @@ def _rounded_times(value: Any, by: float) -> list[Any]:
 
 def exactly(value: Any) -> Any:
     """Return a value with all of its digits, as in `rounded_outward`."""
-    return Decimal(repr(float(value))) if is_real(value) or isinstance(value, Decimal) else value
+    if is_missing(value) or not (is_real(value) or isinstance(value, Decimal)):
+        return value
+    return value if isinstance(value, Decimal) else Decimal(repr(float(value)))
 
 
 def as_cell(value: Any) -> Any:
@@ -91,7 +94,7 @@ def as_cell(value: Any) -> Any:
 def text_of(value: Any) -> str:
     """Return a short value as text, with all of its digits."""
     if isinstance(value, Decimal):
-        plain = value.normalize()
+        plain = value.normalize() + 0  # without the sign of -0
         if plain == plain.to_integral_value() and abs(plain) < Decimal(10) ** _MOST_PLAIN:
             return f"{plain:.0f}"
         return f"{plain:f}" if -7 < plain.adjusted() < _MOST_PLAIN else f"{plain:e}"

@@ -224,12 +224,17 @@ def _limits(row: ChangeableRow, columns: Codes) -> tuple[Floats, Floats]:
 
 
 def lower_bound(row: ChangeableRow, to: int, columns: Codes) -> float:
-    """Return a size that no change of these columns undercuts, or 0 if none is known."""
+    """Return a size that no change of these columns undercuts, or 0 if none is known.
+
+    It is infinite if no change is enough.
+    """
     if not row.model.is_linear:
         return 0.0
     half_spaces = row.half_spaces(to)
     g = row.slopes(half_spaces, columns)
     limits, ends = _limits(row, columns)
     step = least_step(np.vstack([g, limits]), np.concatenate([-half_spaces.h, ends]))
-    at_limit = step is not None and (limits @ step <= ends + FLAT * np.abs(ends)).any()
-    return 0.0 if step is None or at_limit else float(np.linalg.norm(step))
+    if step is None:
+        return 0.0 if len(ends) else math.inf
+    at_limit = (limits @ step <= ends + FLAT * np.abs(ends)).any()
+    return 0.0 if at_limit else float(np.linalg.norm(step))
