@@ -26,7 +26,7 @@ from whycluster.core.blocks import InOrder, single_threaded
 from whycluster.core.errors import FilesWarning, InvalidInputError
 from whycluster.data.arrays import is_real
 from whycluster.data.display import count, cut
-from whycluster.data.files import as_path, is_utf8
+from whycluster.data.files import as_path
 from whycluster.data.settings import setting
 from whycluster.data.validation import check_integer, invalid_choice
 from whycluster.engines.aggregates import Aggregate, ReservoirSample
@@ -190,11 +190,13 @@ def check_out(folder: Path, data: Any, parts: list[FilePart]) -> None:
     pyarrow requires that the path is valid UTF-8.
     """
     place = folder.resolve()
-    if not is_utf8(str(place)):
+    try:
+        str(place).encode()
+    except UnicodeEncodeError:
         raise InvalidInputError(
             f"{WHERE}: {setting('out')} must be valid UTF-8, including the folders above it; got "
             f"{str(folder)!r}. Use another name."
-        )
+        ) from None
     around = any(part.path is not None and place in part.path.resolve().parents for part in parts)
     if around or would_read(data, folder):
         raise InvalidInputError(

@@ -108,7 +108,7 @@ class Values:
         """Find the distinct values of a column."""
         if values.dtype.kind in "fiub":
             found, codes = np.unique(values, return_inverse=True)
-            distinct = [None if is_missing(value) else value for value in found.tolist()]
+            distinct = [None if value != value else value for value in found.tolist()]  # NaN
             return cls(distinct, codes.reshape(-1), values.astype(np.float64))
         position: dict[Any, int] = {}
         plain = [None if is_missing(value) else value for value in values.tolist()]
