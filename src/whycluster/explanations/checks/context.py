@@ -36,7 +36,7 @@ class Context:
     exp: Explanation
     summary: Summary
 
-    @property
+    @cached_property
     def names(self) -> list[Hashable]:
         """The names of the columns."""
         return self.exp.feature_names
@@ -64,15 +64,9 @@ class Context:
         return [int(column) for column in order if share[column] >= least]
 
     @cached_property
-    def _factorized(self) -> dict[int, Values]:
-        return {}
-
-    def values(self, column: int) -> Values:
-        """Return the values of a column in the checked rows."""
-        if column not in self._factorized:
-            picked = self._some.pick(np.full((len(self.rows), 1), column))[:, 0]
-            self._factorized[column] = Values.of(picked)
-        return self._factorized[column]
+    def values(self) -> _ColumnValues:
+        """The values of each column in the checked rows."""
+        return _ColumnValues(self._some)
 
     @cached_property
     def inputs(self) -> tuple[Floats, Codes] | None:
@@ -86,6 +80,19 @@ class Context:
             return None
         some = table.take(self.rows[evenly_spaced(len(self.rows), n)])
         return np.array(some.inputs(0, n, None, np.empty((n, energy.n_inputs)))), column
+
+
+class _ColumnValues(dict[int, "Values"]):
+    """The values of the columns of a table; a column is read when it is first asked for."""
+
+    def __init__(self, table: Table) -> None:
+        super().__init__()
+        self._table = table
+
+    def __missing__(self, column: int) -> Values:
+        picked = self._table.pick(np.full((self._table.n_rows, 1), column))[:, 0]
+        self[column] = Values.of(picked)
+        return self[column]
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,7 +123,7 @@ class Values:
         first = np.unique(codes, return_index=True)[1]
         return cls([plain[i] for i in first], codes, _numbers(plain))
 
-    @property
+    @cached_property
     def size(self) -> Codes:
         """The number of rows of each distinct value."""
         return np.bincount(self.codes, minlength=len(self.distinct))

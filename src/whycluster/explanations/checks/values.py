@@ -36,7 +36,7 @@ def check_constant(context: Context) -> Check:
 
 
 def _nearly_constant(context: Context, column: int) -> Iterator[Finding]:
-    values = context.values(column)
+    values = context.values[column]
     first = int(values.size.argmax())
     share = values.size[first] / len(values.codes)
     if _NEARLY_CONSTANT <= share < 1.0:
@@ -109,7 +109,7 @@ def _numeric_inputs(context: Context) -> tuple[list[int], Floats]:
     columns, chosen = [], []
     for column in context.used(_COUNTS):
         own = np.flatnonzero(source == column)
-        values = context.values(column)
+        values = context.values[column]
         if values.numbers is None or not own.size:
             continue
         best = own[np.argmax([len(np.unique(x[:, i])) for i in own])]
@@ -121,10 +121,10 @@ def _numeric_inputs(context: Context) -> tuple[list[int], Floats]:
 
 def _same_categories(context: Context) -> Iterator[_Pair]:
     """Yield the pairs of categorical columns that determine each other, with the share of such rows."""
-    used = [column for column in context.used(_COUNTS) if context.values(column).numbers is None]
-    used = [column for column in used if 2 <= len(context.values(column).distinct) <= _MOST_CATEGORIES]
+    used = [column for column in context.used(_COUNTS) if context.values[column].numbers is None]
+    used = [column for column in used if 2 <= len(context.values[column].distinct) <= _MOST_CATEGORIES]
     for first, second in combinations(sorted(used), 2):
-        a, b = context.values(first).codes, context.values(second).codes
+        a, b = context.values[first].codes, context.values[second].codes
         both = determined(a, b), determined(b, a)
         if min(gain for _, gain in both) >= _GAIN:
             share = min(share for share, _ in both)
@@ -138,10 +138,11 @@ def check_skewed(context: Context) -> Check:
     if len(context.exp) < ENOUGH:
         return Check(name, FEW_ROWS)
     columns, x = _numeric_inputs(context)
+    used = context.used(USED)
     skewness = [
         (column, _skewness(values))
         for column, values in zip(columns, x.T, strict=True)
-        if column in context.used(USED) and len(np.unique(values)) >= _FEW_VALUES
+        if column in used and len(np.unique(values)) >= _FEW_VALUES
     ]
     if not skewness:
         return Check(name, "none")
