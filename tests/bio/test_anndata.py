@@ -52,12 +52,12 @@ def test_leiden_clusters_are_explained_by_their_marker_genes(cells: Any) -> None
     summary = exp.summary()
     for group, cluster in enumerate(summary.clusters):
         kind = cells.obs["kind"][cells.obs["leiden"] == cluster].mode()[0]
-        high = [
-            g for g, d in zip(summary.feature_names, summary.direction[group], strict=True) if d == "high"
+        higher = [
+            g for g, d in zip(summary.feature_names, summary.direction[group], strict=True) if d == "higher"
         ]
         strongest = [summary.feature_names[i] for i in np.argsort(-summary.relevance[group])[:6]]
         assert set(MARKERS[kind]) <= set(strongest)
-        assert set(MARKERS[kind]) <= set(high)
+        assert set(MARKERS[kind]) <= set(higher)
 
 
 def test_views_and_frames_of_cells(cells: Any) -> None:

@@ -245,7 +245,16 @@ def test_explain_as_json(wine: Path, capsys: pytest.CaptureFixture[str]) -> None
     first = facts["clusters"][0]["features"][0]
     assert first["feature"] == "alcohol"
     assert first["share"] == pytest.approx(float(summary.share[0].max()))
-    assert first["direction"] == "low"
+    assert first["direction"] == "lower"
+    column = frame.columns.index("alcohol")
+    labels = wc.explain(wc.tabular.pipeline(frame, 3), frame).cluster
+    (other,) = first["against"]
+    assert (other["cluster"], other["value"]) == (
+        2,
+        pytest.approx(frame["alcohol"].to_numpy()[labels == 2].mean()),
+    )
+    assert first["inside"] == pytest.approx(summary.inside[0, column])
+    assert first["inside"] < other["value"]
     assert (facts["out"], facts["report"]) == (None, None)
 
 

@@ -652,11 +652,18 @@ def test_the_summary_of_a_mixed_frame() -> None:
             assert inside == pytest.approx(members[column].mean(), rel=1e-9)
             outside = summary.outside[g, COLUMNS.index(column)]
             assert outside == pytest.approx(X[labels != cluster][column].mean(), rel=1e-9)
-            direction = summary.direction[g, COLUMNS.index(column)]
-            assert direction in ("high", "low", "middle")
-        most = members["kind"].value_counts()
-        assert summary.direction[g, COLUMNS.index("kind")] == most.index[0]
-        assert summary.inside[g, COLUMNS.index("kind")] == pytest.approx(most.iloc[0] / len(members))
+            statement = summary.statement(g, COLUMNS.index(column))
+            means = [X[labels == k][column].mean() for k in statement.against]
+            assert statement.values == pytest.approx(means, rel=1e-9)
+            above = [inside > mean for mean in means]
+            expected = "higher" if all(above) else "between" if any(above) else "lower"
+            assert summary.direction[g, COLUMNS.index(column)] == statement.direction == expected
+        kind = COLUMNS.index("kind")
+        relevance = pd.Series(exp.relevance[labels == cluster, kind], members.index)
+        best = relevance.groupby(members["kind"].astype(object)).sum().idxmax()
+        assert summary.direction[g, kind] == best
+        assert summary.inside[g, kind] == pytest.approx((members["kind"] == best).mean())
+        assert summary.outside[g, kind] == pytest.approx((X[labels != cluster]["kind"] == best).mean())
     assert "kind" in str(summary)
     assert len(summary.to_frame()) == 3 * 8
 

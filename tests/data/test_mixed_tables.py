@@ -204,17 +204,32 @@ def test_what_the_surrogate_cannot_place_is_counted() -> None:
         exp = wc.explain(labels, frame)
     lost = int((exp.assigned != exp.cluster).sum())
     assert lost > 0
-    told = f"Not counted: {lost} row{'s' * (lost != 1)} whose label the surrogate does not predict"
-    assert told in str(exp.summary())
+    note = (
+        f"Without the relevance of {lost} row{'s' * (lost != 1)} whose label the surrogate does not predict"
+    )
+    summary = exp.summary()
+    assert note in str(summary)
+    # Sizes and means are those of the labels, relevance is that of the rows with a correct prediction.
+    for g, label in enumerate(summary.clusters.tolist()):
+        own = labels == label
+        assert summary.size[g] == own.sum()
+        np.testing.assert_allclose(summary.inside[g], frame[own].mean(), rtol=1e-12)
+        explained = own & (exp.assigned == label)
+        np.testing.assert_allclose(summary.relevance[g], exp.relevance[explained].mean(axis=0), rtol=1e-12)
 
 
 def test_a_category_that_is_mostly_missing_is_told_as_that() -> None:
     city = [None] * 20 + ["Rome"] * 10 + ["Oslo"] * 10
     frame = pd.DataFrame({"city": city, "age": np.repeat([20.0, 60.0], 20) + np.arange(40) % 3})
     pipe = wc.tabular.pipeline(frame, 2)
-    told = wc.explain(pipe, frame).summary().describe()
-    assert re.search(r" missing +city", told)
-    assert "= missing" not in told
+    exp = wc.explain(pipe, frame)
+    first = exp.cluster[0]
+    assert re.search(
+        rf" city +\d+%  \+* +100%  mostly missing; 0% in cluster {1 - first}\n", str(exp.summary()) + "\n"
+    )
+    statement = exp.summary().statement(int(first), 0)
+    assert (statement.direction, statement.is_category) == ("missing", False)
+    assert statement.text == f"city is mostly missing (100%, against 0% in cluster {1 - first})"
 
 
 def test_times_of_day_and_durations_are_numbers_of_days() -> None:
@@ -232,7 +247,7 @@ def test_times_of_day_and_durations_are_numbers_of_days() -> None:
     summary = exp.summary()
     group = summary.clusters.tolist().index(exp.cluster[0])
     assert summary.inside[group, 0] == pytest.approx(hours[exp.cluster == exp.cluster[0]].mean() / 24)
-    assert summary.direction[group, 0] == "low"
+    assert summary.direction[group, 0] == "lower"
     lengths = frame["length"][exp.cluster == exp.cluster[0]]
     assert summary.inside[group, 1] == pytest.approx(lengths.mean() / pd.Timedelta(days=1))
     assert exp.counterfactual(0).single[0] in set(frame["start"][30:])

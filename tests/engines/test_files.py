@@ -922,7 +922,11 @@ def test_summaries_are_added_up_over_parts(output: str, tmp_path: Path) -> None:
             np.testing.assert_allclose(row[name], np.quantile(mine, q), rtol=1e-5, atol=1e-5)
     written = pd.read_csv(tmp_path / "out" / "_summary.csv")
     expected = pd.merge(summary.to_frame("pandas"), quantiles, on=["cluster", "feature"])
+    written["against"] = written["against"].astype(str)  # the labels of one cluster are read as numbers
     pd.testing.assert_frame_equal(written[expected.columns], expected, check_dtype=False)
+    whole_frame = whole.to_frame("pandas")
+    assert summary.to_frame("pandas")["against"].tolist() == whole_frame["against"].tolist()
+    assert [str(summary), summary.headlines()] == [str(whole), whole.headlines()]
     assert {"cluster", "size", "feature", "relevance", "share", "q50", "rank_error"} <= {*written.columns}
     again = wc.explain_dataset(MODEL, folder, tmp_path / "out", output=output)
     assert again.n_done_before == 4

@@ -262,37 +262,71 @@ def test_summary_averages_over_members(exp: wc.Explanation, wine: Array) -> None
     np.testing.assert_allclose(np.abs(summary.share).sum(axis=1), 1)
 
 
-def test_summary_says_where_a_cluster_stands_among_the_others(exp: wc.Explanation, wine: Array) -> None:
-    """High above three quarters of the rows of clusters that are not alike, and above all others' mean."""
+def rivals_by_hand(exp: wc.Explanation, cluster: int) -> dict[int, float]:
+    """Return the clusters that are the strongest competitor of at least 5% of the members, by their share."""
+    competitors = exp.competitor[exp.cluster == cluster].tolist()
+    share = {k: competitors.count(k) / len(competitors) for k in sorted(set(competitors))}
+    most = max(share, key=lambda k: share[k])
+    ranked = sorted(share, key=lambda k: -share[k])[:8]
+    return {k: share[k] for k in ranked if share[k] >= 0.05 or k == most}
+
+
+def named_by_hand(mean: dict[int, float], cluster: int, rivals: dict[int, float]) -> list[int]:
+    """Return the fewest rivals that make up two thirds of the squared differences, at most three."""
+    weight = {k: share * (mean[k] - mean[cluster]) ** 2 for k, share in rivals.items()}
+    named: list[int] = []
+    for k in sorted(weight, key=lambda k: -weight[k]):
+        if len(named) < 3 and sum(weight[j] for j in named) < 2 / 3 * sum(weight.values()):
+            named.append(k)
+    return sorted(named)
+
+
+def test_summary_compares_a_cluster_with_those_it_is_set_apart_from(exp: wc.Explanation, wine: Array) -> None:
     summary = exp.summary()
-    for group, cluster in enumerate(summary.clusters):
+    frame = summary.to_frame("pandas").set_index(["cluster", "feature"])
+    seen = set()
+    for group, cluster in enumerate(summary.clusters.tolist()):
+        rivals = rivals_by_hand(exp, cluster)
         for feature in range(13):
-            mean = {k: wine[exp.cluster == k, feature].mean() for k in range(5)}
-            alike = 0.1 * np.std([mean[k] for k in exp.cluster])
-            above = sum((exp.cluster == k).sum() for k in range(5) if mean[k] - mean[cluster] > alike)
-            below = sum((exp.cluster == k).sum() for k in range(5) if mean[cluster] - mean[k] > alike)
-            rest = wine[exp.cluster != cluster, feature].mean()
-            expected = "middle" if above + below else ""
-            if below > 3 * above and mean[cluster] > rest:
-                expected = "high"
-            if above > 3 * below and mean[cluster] < rest:
-                expected = "low"
+            mean = {k: float(wine[exp.cluster == k, feature].mean()) for k in range(5)}
+            named = named_by_hand(mean, cluster, rivals)
+            above = [mean[cluster] > mean[k] for k in named]
+            expected = "higher" if all(above) else "between" if any(above) else "lower"
             assert summary.direction[group, feature] == expected
+            assert frame.against[cluster, summary.feature_names[feature]] == ", ".join(map(str, named))
+            statement = summary.statement(group, feature)
+            assert statement.against == tuple(named)
+            np.testing.assert_allclose(
+                [statement.value, *statement.values], [mean[k] for k in [cluster, *named]]
+            )
+            seen.add((expected, len(named)))
+    assert {direction for direction, _ in seen} == {"higher", "lower", "between"}
+    assert {n for _, n in seen} == {1, 2}
 
 
-def test_clusters_that_are_alike_do_not_make_a_middle() -> None:
-    """Two of three are near 0 in a feature: both are low, whichever is a little lower."""
-    rng = np.random.default_rng(0)
-    centers = np.array([[0.0, 0.0], [0.01, 5.0], [5.0, 0.02]])
-    X = np.repeat(centers, 100, axis=0) + rng.normal(scale=0.05, size=(300, 2))
-    summary = wc.explain(centers, X).summary()
-    assert summary.direction.tolist() == [["low", "low"], ["low", "high"], ["high", "low"]]
+def test_clusters_that_are_alike_are_left_out_of_the_comparison() -> None:
+    """Two of three are nearly equal in a feature: both are lower than the third, whichever is lower."""
+    centers = np.array([[0.0, 0.0], [0.0, 5.0], [5.0, 0.0]])
+    X = np.array([[0.5, 1.0], [1.0, 0.5], [0.0, 5.0], [3.0, 4.5], [5.0, 0.0], [4.5, 3.0]])
+    exp = wc.explain(centers, X)
+    assert exp.cluster.tolist() == [0, 0, 1, 1, 2, 2]
+    assert exp.competitor.tolist() == [1, 2, 0, 2, 0, 1]
+    summary = exp.summary()
+    assert summary.inside.tolist() == [[0.75, 0.75], [1.5, 4.75], [4.75, 1.5]]
+    assert summary.direction.tolist() == [["lower", "lower"], ["lower", "higher"], ["higher", "lower"]]
+    against = [[summary.statement(group, i).against for i in (0, 1)] for group in range(3)]
+    assert against == [[(2,), (1,)], [(2,), (0, 2)], [(0, 1), (1,)]]
 
 
-def test_a_cluster_between_two_others_is_in_the_middle() -> None:
-    x = np.repeat([[-10.0], [0.1], [10.0]], 20, axis=0)
+def test_a_cluster_between_two_others() -> None:
+    x = np.repeat([[-10.0], [-0.1], [0.1], [10.0]], 20, axis=0)
     summary = wc.explain([[-10.0], [0.0], [10.0]], x).summary()
-    assert summary.direction.tolist() == [["low"], ["middle"], ["high"]]
+    assert summary.direction.tolist() == [["lower"], ["between"], ["higher"]]
+    statement = summary.statement(1, 0)
+    assert (statement.above, statement.below) == ((0,), (2,))
+    assert statement.text == "x0 (mean 0) is above cluster 0 (-10) and below cluster 2 (10)"
+    assert statement.comparison == "above cluster 0 (-10), below cluster 2 (10)"
+    assert statement.phrase == "above cluster 0, below cluster 2"
 
 
 def test_summary_of_a_target_counts_its_members_only(wine: Array, kmeans: Any) -> None:
@@ -338,17 +372,19 @@ def test_summary_with_nothing_to_compare_has_no_direction() -> None:
     assert (summary.direction == "").all()
 
 
-def test_summary_of_a_constant_feature_has_no_direction() -> None:
+def test_a_constant_feature_has_the_same_mean_in_all_clusters() -> None:
     X = np.column_stack([np.arange(10.0), np.full(10, 0.1)])
     summary = wc.explain([[2.0, 0.1], [7.0, 0.1]], X).summary()
-    assert summary.direction.tolist() == [["low", ""], ["high", ""]]
+    assert summary.direction.tolist() == [["lower", "same"], ["higher", "same"]]
+    assert summary.statement(0, 1).text == "x1 has the same mean (0.1) as in cluster 1 (0.1)"
     assert summary.relevance[:, 1].tolist() == [0.0, 0.0]
 
 
 def test_summary_of_data_far_from_zero_keeps_its_digits() -> None:
     X = np.repeat([[0.0], [0.25], [1.0], [1.25]], 5, axis=0) + 2.0**32
     summary = wc.explain(np.array([[0.0], [1.0]]) + 2.0**32, X).summary()
-    assert summary.direction.tolist() == [["low"], ["high"]]
+    assert summary.direction.tolist() == [["lower"], ["higher"]]
+    assert summary.statement(0, 0).comparison == "lower than in cluster 1 (4294967297)"
     assert (summary.inside - 2.0**32).tolist() == [[0.125], [1.125]]
     assert (summary.outside - 2.0**32).tolist() == [[1.125], [0.125]]
 
@@ -366,11 +402,12 @@ def test_summary_does_not_depend_on_the_order_of_rows() -> None:
 def test_summary_as_a_frame(exp: wc.Explanation) -> None:
     frame = exp.summary().to_frame("pandas")
     assert list(frame.columns) == [
-        "cluster", "size", "feature", "relevance", "share", "direction", "mean_inside", "mean_outside",
+        "cluster", "size", "feature", "relevance", "share", "direction", "against", "mean_inside",
+        "mean_outside",
     ]  # fmt: skip
     assert len(frame) == 5 * 13
     assert frame.groupby("cluster").relevance.is_monotonic_decreasing.all()
-    assert set(frame.direction) <= {"high", "middle", "low"}
+    assert set(frame.direction) <= {"higher", "between", "lower"}
 
 
 @pytest.mark.parametrize("backend", ["pandas", "polars", "pyarrow"])

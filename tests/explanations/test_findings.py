@@ -35,6 +35,7 @@ from whycluster.explanations.findings import (
     borderline_rows,
     competition,
     sentences,
+    statements,
     typical_rows,
     warnings,
 )
@@ -76,82 +77,110 @@ class TestSentences:
         # Squares of the differences of centroids, at the centroids: 50, 30, 11, 9 of a hundred.
         far = np.sqrt([[50.0, 30.0, 11.0, 9.0]])
         exp = explained(np.vstack([far * 0, far]), np.vstack([far * 0, far]), feature_names=list("abcd"))
-        assert sentences(exp) == ["Low a and b; against cluster 1.", "High a and b; against cluster 0."]
+        assert sentences(exp) == ["Lower a and b than cluster 1.", "Higher a and b than cluster 0."]
 
     def test_no_more_than_four_are_named(self) -> None:
         exp = explained([np.zeros(9), np.ones(9)], [np.zeros(9), np.ones(9)])
-        assert sentences(exp)[1] == "High x0, x1, x2 and x3; against cluster 0."
+        assert sentences(exp)[1] == "Higher x0, x1, x2 and x3 than cluster 0."
 
     def test_features_are_grouped_by_direction_and_speak_for_the_cluster(self) -> None:
         centroids = [[0.0, 9.0, 0.0], [8.0, 0.0, 8.0]]
         exp = explained(centroids, [[0.0, 9.0, 5.0], [8.0, 0.0, 8.0]])  # x2 speaks against the first
         assert sentences(exp) == [
-            "High x1, low x0; against cluster 1.",
-            "Low x1, high x0; against cluster 0.",
+            "Higher x1, lower x0 than cluster 1.",
+            "Lower x1, higher x0 than cluster 0.",
         ]
 
-    def test_the_middle_has_a_name(self) -> None:
-        exp = explained([[0.0], [10.0], [20.0]], column([0, 0, 10, 10, 20, 20]), feature_names=["age"])
+    def test_a_cluster_may_be_between_its_competitors(self) -> None:
+        exp = explained([[0.0], [10.0], [20.0]], column([0, 0, 9, 11, 20, 20]), feature_names=["age"])
         assert sentences(exp) == [
-            "Low age; against cluster 1.",
-            "Middle age; against cluster 0.",  # a tie: the first
-            "High age; against cluster 1.",
+            "Lower age than cluster 1.",
+            "age above cluster 0 and below cluster 2.",
+            "Higher age than cluster 1.",
         ]
+        tied = explained([[0.0], [10.0], [20.0]], column([0, 0, 10, 10, 20, 20]), feature_names=["age"])
+        assert sentences(tied)[1] == "Higher age than cluster 0."  # of two equal competitors, the first
 
     def test_without_another_cluster_there_is_no_direction(self) -> None:
-        assert sentences(explained(ENDS, [[1.0]])) == ["By x0; against cluster 1."]
+        assert sentences(explained(ENDS, [[1.0]])) == ["Set apart by x0."]
 
     def test_where_nothing_speaks_for_a_cluster(self) -> None:
-        assert sentences(explained([[1.0], [1.0]], [[1.0]])) == [
-            "No feature sets it apart; against cluster 1."
-        ]
+        assert sentences(explained([[1.0], [1.0]], [[1.0]])) == ["No feature sets it apart."]
 
     @pytest.mark.parametrize(
-        ("rows", "competitors"),
+        ("rows", "sentence"),
         [
-            ([12, 12, 12], "; against cluster 2."),
-            ([12, 12, 8], "; mostly against cluster 2."),
-            ([12, 8, 12, 8], "; against clusters 0 and 2."),
+            ([12, 12, 12], "Lower x0 than cluster 2."),
+            ([12, 12, 8], "x0 above cluster 0 and below cluster 2."),  # 1/3 of 10.7^2, 2/3 of 9.3^2
+            ([12, 8, 12, 8], "x0 above cluster 0 and below cluster 2."),
+            ([12] * 9 + [8], "Lower x0 than cluster 2."),  # 0.1 of 11.6^2 is under a third of 0.9 of 8.4^2
+            ([12] * 39 + [8], "Lower x0 than cluster 2."),
         ],
     )
-    def test_competitors_are_named_by_how_many_members_have_them(
-        self, rows: list[int], competitors: str
+    def test_clusters_are_named_by_how_many_members_compete_with_them(
+        self, rows: list[int], sentence: str
     ) -> None:
         exp = explained([[0.0], [10.0], [20.0]], column([0, *rows, 20]))
-        assert sentences(exp)[1] == f"Middle x0{competitors}"
+        assert sentences(exp)[1] == sentence
 
-    def test_of_many_competitors_none_is_named(self) -> None:
+    def test_of_many_competitors_those_that_a_feature_separates_are_named(self) -> None:
         corners = np.concatenate([np.zeros((1, 4)), 10 * np.eye(4)])
         exp = explained(corners, np.concatenate([np.eye(4), corners[1:]]))
-        assert sentences(exp)[0] == "Low x0, x1 and x2."
+        assert sentences(exp)[0] == (
+            "Lower x0 than cluster 1; lower x1 than cluster 2; lower x2 than cluster 3."
+        )
 
-    def test_the_most_frequent_category_is_named(self) -> None:
+    def test_the_category_that_speaks_for_a_cluster_is_named(self) -> None:
         frame = pd.DataFrame({"Sex": ["male"] * 6 + ["female"] * 6, "pet": ["cat", "dog"] * 6})
         exp = wc.explain(wc.tabular.pipeline(frame, 2), frame)
         texts = dict(zip(exp.cluster[[0, 6]].tolist(), ["male", "female"], strict=True))
         assert sentences(exp) == [
-            f"Sex = {texts[label]}; against cluster {1 - label}." for label in exp.labels.tolist()
+            f"Sex mostly {texts[label]} (100%, against 0% in cluster {1 - label})."
+            for label in exp.labels.tolist()
         ]
+
+    def test_the_most_frequent_category_is_not_named_if_it_speaks_against_the_cluster(self) -> None:
+        """Most penguins of the first cluster live on Dream, but so do more of the second."""
+        frame = pd.DataFrame(
+            {
+                "island": ["Dream"] * 6 + ["Torgersen"] * 4 + ["Dream"] * 9 + ["Biscoe"],
+                "mass": [30.0 + i / 10 for i in range(10)] + [50.0 + i / 10 for i in range(10)],
+            }
+        )
+        exp = wc.explain(wc.tabular.pipeline(frame, 2), frame)
+        assert set(exp.cluster[:10]) == {exp.cluster[0]} != set(exp.cluster[10:])
+        first, column = exp.cluster[0], exp.feature_names.index("island")
+        relevance = pd.Series(exp.relevance[:10, column]).groupby(frame.island[:10]).sum()
+        assert relevance["Dream"] < 0 < relevance["Torgersen"]
+        statement = exp.summary().statement(list(exp.summary().clusters).index(first), column)
+        assert statement.text == f"island is more often Torgersen (40%, against 0% in cluster {1 - first})"
+        assert (statement.direction, statement.is_category) == ("Torgersen", True)
 
     def test_a_category_that_is_no_more_frequent_than_elsewhere_is_not_named(self) -> None:
         frame = pd.DataFrame({"pet": ["dog"] * 5 + ["cat"] * 4 + ["dog"] * 3 + ["cow"] * 2})
         exp = wc.explain(wc.tabular.pipeline(frame, 2), frame)
         summary = exp.summary()
-        frequent = replace(summary, inside=np.full((2, 1), 0.4), outside=np.full((2, 1), 0.5))
-        assert sentences(exp, frequent) == ["By pet; against cluster 1.", "By pet; against cluster 0."]
+        counts = summary.compared.categories[0]
+        equal = counts._replace(frequency=np.broadcast_to(counts.frequency[:1], counts.frequency.shape))
+        frequent = replace(summary, compared=replace(summary.compared, categories={0: equal}))
+        assert sentences(exp, frequent) == ["Set apart by pet.", "Set apart by pet."]
+        statement = frequent.statement(0, 0)
+        assert (statement.direction, statement.against) == ("", ())
+        assert statement.text == "there is nothing to compare for pet"
+        assert statement.comparison == statement.phrase == statement.formatted == ""
 
     def test_a_category_may_be_called_as_our_own_words(self) -> None:
         frame = pd.DataFrame({"word": ["by"] * 6 + [""] * 6})
         exp = wc.explain(wc.tabular.pipeline(frame, 2), frame)
         assert sorted(sentences(exp)) == [
-            f"word = '' ; against cluster {exp.cluster[0]}.".replace("' ;", "';"),
-            f"word = by; against cluster {exp.cluster[6]}.",
+            f"word mostly '' (100%, against 0% in cluster {exp.cluster[0]}).",
+            f"word mostly by (100%, against 0% in cluster {exp.cluster[6]}).",
         ]
 
     def test_noise_is_far_and_a_competitor_without_a_number(self) -> None:
         exp = wc.explain(*reversed(stars()), feature_names=["mass", "light", "age"])
         assert sentences(exp)[2] == "Far from all clusters, mostly in light."
-        assert all(sentence.endswith("; against noise.") for sentence in sentences(exp)[:2])
+        assert sentences(exp)[:2] == ["Lower mass than noise.", "Higher mass than noise."]
         summary = exp.summary()
         assert (
             sentences(exp, replace(summary, relevance=0 * summary.relevance))[2] == "Far from all clusters."
@@ -165,18 +194,20 @@ class TestSentences:
             strict=True,
         ):
             exp = explained(ENDS, column([0, 10]), feature_names=[name])
-            assert sentences(exp) == [f"Low {shown}; against cluster 1.", f"High {shown}; against cluster 0."]
+            assert sentences(exp) == [f"Lower {shown} than cluster 1.", f"Higher {shown} than cluster 0."]
 
     def test_labels_may_be_text(self) -> None:
         labels = np.array(["A\n", "bee"])[[0, 1] * 10]
         exp = wc.explain(labels, column([0, 10] * 10) + np.arange(20)[:, None] / 100)
-        assert sentences(exp) == ["Low x0; against cluster bee.", "High x0; against cluster A\\n."]
+        assert sentences(exp) == ["Lower x0 than cluster bee.", "Higher x0 than cluster A\\n."]
 
     def test_only_members_count(self, wine: Array, kmeans: Any) -> None:
         exp = wc.explain(kmeans, wine, target=3)
         assert len(sentences(exp)) == len(exp.summary().clusters) == 1
         assert sentences(wc.explain(kmeans, wine, target=(kmeans.labels_ + 1) % 5)) == []
-        assert all(s.endswith("against cluster 3.") for s in sentences(wc.explain(kmeans, wine, against=3)))
+        against = wc.explain(kmeans, wine, against=3)
+        assert [sentence.endswith(" than cluster 3.") for sentence in sentences(against)] == [True] * 4
+        assert {statement.against for statement in statements(against, 13)} == {(3,)}
 
     def test_documents_are_described_by_their_words(self, documents: Any) -> None:
         assert sorted(sentence.split(";")[0] for sentence in sentences(documents)) == [

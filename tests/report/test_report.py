@@ -8,6 +8,7 @@ import html
 import re
 import sys
 import time
+import tracemalloc
 import unicodedata
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -30,6 +31,7 @@ from tests.optional import load_frame, optional
 from tests.report.page import HOSTILE, Page, explained_wines, hostile_table, many_rows, words_of
 from whycluster.explanations import findings
 from whycluster.explanations.cluster_styles import SHAPES
+from whycluster.explanations.member_sample import MemberSample
 from whycluster.plots import style
 from whycluster.report.packing import scaled_halves
 from whycluster.report.sampling import choose_rows
@@ -147,7 +149,9 @@ def test_each_cluster_has_its_sentence_and_figures(wines: wc.Explanation, tmp_pa
         assert sentence in page
     for g, share in enumerate(summary.share):
         first = int(np.abs(share).argmax())
-        assert f"{summary.feature_names[first]}\n+{share[first]:.0%}" in page
+        comparison = summary.statement(g, first).comparison
+        assert re.fullmatch(r"(higher|lower) than in cluster \d \([\d.]+\)", comparison)
+        assert f"{summary.feature_names[first]} {comparison}\n+{share[first]:.0%}" in page
         assert f"{summary.size[g]} {summary.size[g] / 178:.0%}" in page
         for row in findings.typical_rows(wines, g, 5):
             assert f'href="#row-{row}"' in made.text
@@ -375,7 +379,9 @@ def test_mixed_tables_show_categories_dates_and_what_is_missing(tmp_path: Path) 
         days = features["day"]["low"] + cells["day"]
         assert pd.Timestamp("1970-01-01") + pd.Timedelta(days, "D") == frame.day[row]
         assert (cells["size"] == 65535) == bool(np.isnan(frame["size"][row]))
-    assert re.search(r"color = (red|blue)", words_of(page))
+    text = words_of(page)
+    assert re.search(r"color (mostly|more often) (red|blue|green); \d+% in cluster (0|1)\n", text)
+    assert re.search(r"day (later|earlier) than in cluster (0|1) \(2024-0[234]-\d\d\)\n", text)
 
 
 def test_names_of_rows(wine: NDArray[Any], tmp_path: Path) -> None:
@@ -691,7 +697,7 @@ def test_booleans_counts_and_frequencies_are_shown_as_what_they_are(tmp_path: Pa
     assert shown == frame.member.astype(str).tolist()
     text = words_of(page)
     assert "Feature Share Distribution Mean or frequency inside Outside\n" in text
-    assert re.search(r"(high|low|middle) visits\n\+\d+%\n0 7\n", text)
+    assert re.search(r"visits (higher|lower) than in cluster [01] \([\d.]+\)\n\+\d+%\n0 7\n", text)
     assert "Mean or frequency" not in words_of(Page.of(explained_wines(), tmp_path))
 
 
@@ -726,3 +732,38 @@ def test_competition_with_the_strongest_competitors_only() -> None:
         strongest = np.argsort(-share, kind="stable")[:3]
         assert (some.feature[g, strongest] == whole.feature[g, strongest]).all()
         assert (np.delete(some.feature[g], strongest, axis=0) == -1).all()
+
+
+@pytest.mark.slow
+def test_ten_thousand_clusters_take_seconds_and_little_memory(tmp_path: Path) -> None:
+    """An array of all pairs of clusters alone would take 800 MB."""
+    centers = np.random.default_rng(0).normal(size=(10_000, 4))
+    exp = wc.explain(centers, centers)
+    start = time.perf_counter()
+    tracemalloc.start()
+    exp.report(tmp_path / "page.html")
+    peak = tracemalloc.get_traced_memory()[1] / 2**20
+    tracemalloc.stop()
+    assert time.perf_counter() - start < 120
+    assert peak < 400
+    assert "Showing the 100 largest of 10,000 clusters." in (tmp_path / "page.html").read_text()
+    assert "competitor_share" not in vars(exp.member_clusters)
+
+
+@pytest.mark.slow
+def test_clusters_that_are_alike_are_found_among_many() -> None:
+    """Evidence is computed for some clusters at a time; pairs are the same as with all at once."""
+    rng = np.random.default_rng(0)
+    centers = rng.normal(size=(1200, 3))
+    centers[[7, 300]] = centers[[450, 301]] + 1e-6
+    X = np.repeat(centers, 5, axis=0) + 1e-3 * rng.normal(size=(6000, 3))
+    exp = wc.explain(centers, X)
+    sample = MemberSample.of(exp, "report")
+    blocks = list(sample.blocks())
+    assert len(blocks) > 1
+    assert sorted(np.concatenate([cluster for cluster, _ in blocks])) == sorted(sample.cluster)
+    for cluster, h in blocks:
+        assert not np.isin(cluster[-1], [other[0] for other, _ in blocks if other is not cluster])
+        assert np.isnan(h[np.arange(len(cluster)), cluster]).all()
+    alike = [found.clusters for found in findings.warnings(exp) if found.kind == "alike"]
+    assert {(7, 450), (300, 301)} <= set(alike)

@@ -13,7 +13,7 @@ from whycluster.core.errors import InvalidInputError
 from whycluster.data import display
 from whycluster.data.labels import as_labels
 
-_LEGEND = "share: fraction of what separates the two clusters. outside: mean in the other cluster."
+_LEGEND = "share: fraction of what separates the two clusters. compared with: the other cluster."
 
 
 def compare(*, one: str, other: str, top: int, quiet: bool, as_json: bool, **given: Any) -> None:

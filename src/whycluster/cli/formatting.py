@@ -138,12 +138,20 @@ def cluster_facts(summary: Summary, group: int, top: int, **more: Any) -> dict[s
                 "share": share[i],
                 "relevance": summary.relevance[group, i],
                 "direction": summary.direction[group, i],
+                "against": _compared(summary, group, int(i)),
                 "inside": _mean(summary, summary.inside, group, int(i)),
                 "outside": _mean(summary, summary.outside, group, int(i)),
             }
             for i in order
         ],
     }
+
+
+def _compared(summary: Summary, group: int, column: int) -> list[dict[str, Any]]:
+    """Return the clusters that a feature is compared with, and their means, dates or frequencies."""
+    statement = summary.statement(group, column)
+    values = statement.texts[1:] if statement.is_date else statement.values
+    return [{"cluster": c, "value": value} for c, value in zip(statement.against, values, strict=True)]
 
 
 def _mean(summary: Summary, means: Floats, group: int, column: int) -> Any:

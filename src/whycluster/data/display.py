@@ -118,4 +118,6 @@ def printable_lines(text: str) -> str:
 
 def printable(text: str) -> str:
     """Return text on one line, with control characters escaped."""
+    if text.isprintable():
+        return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

@@ -70,21 +70,46 @@ def group_sums(
     return sums
 
 
-def group_frequencies(table: Table, group: Codes, n_groups: int) -> dict[int, Floats]:
-    """Return the frequency of each category in each group, (G, categories), for each categorical column.
+class CategoryCounts(NamedTuple):
+    """How often each category of a column occurs in each group, and its relevance.
 
-    For columns of free text, the result is empty, (G, 0).
+    Attributes
+    ----------
+    frequency : (G, categories) the share of the group's rows
+    relevance : (G, categories) the sum of the column's relevance over the group's rows with the category
+    n_values : (G,) the number of rows whose value is not missing
+    """
+
+    frequency: Floats
+    relevance: Floats
+    n_values: Floats
+
+
+def group_categories(
+    table: Table, group: Codes, n_groups: int, relevance: NDArray[Any], counted: NDArray[np.bool_]
+) -> dict[int, CategoryCounts]:
+    """Return the categories of each categorical column; for columns of free text, (G, 0).
+
+    Relevance, (n, d), is added up over the rows in the mask ``counted``, (n,).
     """
     columns = table if table.raw is None else table.raw
     widths = {column: len(names) for column, names in columns.categories.items()}
-    counts = {c: np.zeros((n_groups, n if n <= MOST_CATEGORIES else 0)) for c, n in widths.items()}
-    for start, block in columns.blocks() if counts else ():
-        rows = group[start : start + len(block)]
-        for column, count in counts.items():
-            known = (block[:, column] >= 0) & (count.shape[1] > 0)
-            np.add.at(count, (rows[known], block[known, column].astype(np.intp)), 1.0)
+    shapes = {c: (n_groups, n if n <= MOST_CATEGORIES else 0) for c, n in widths.items()}
+    found = {
+        c: CategoryCounts(np.zeros(shape), np.zeros(shape), np.zeros(n_groups)) for c, shape in shapes.items()
+    }
+    for start, block in columns.blocks() if found else ():
+        rows = slice(start, start + len(block))
+        for column, counts in found.items():
+            width, known = counts.frequency.shape[1], block[:, column] >= 0
+            np.add.at(counts.n_values, group[rows][known], 1.0)
+            known &= width > 0
+            places = group[rows][known] * width + block[known, column].astype(np.intp)
+            amount = np.where(counted[rows], relevance[rows, column], 0.0)[known]
+            for total, added in ((counts.frequency, 1.0), (counts.relevance, amount)):
+                np.add.at(total.reshape(-1), places, added)
     size = np.bincount(group, minlength=n_groups)[:, None]
-    return {column: count / size for column, count in counts.items()}
+    return {c: counts._replace(frequency=counts.frequency / size) for c, counts in found.items()}
 
 
 def membership(group: Codes, n_groups: int, counted: NDArray[np.bool_] | None = None) -> Any:

@@ -14,6 +14,7 @@ from whycluster.core.arrays import Floats
 from whycluster.data.groups import group_means, group_sums
 from whycluster.data.table import Table
 from whycluster.engines.results import PartResult
+from whycluster.explanations.members import MemberClusters, count_pairs
 from whycluster.explanations.summary import Summary, summary_of
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
@@ -34,6 +35,7 @@ class Aggregate:
     relevance : (K, d) the mean relevance
     mean, count : (K, d) the mean value and the number of values; both are 0 for non-numeric columns
     n_invalid : the number of rows that could not be explained
+    pairs, n_rows : (P,) cluster * K + competitor, sorted, and the number of rows with this pair
     priority, sample : (K, m) and (K, m, d) the priority and the relevance of the sampled rows. If a cluster
         has fewer than m rows, the unused places hold infinity and NaN
     limit : (K,) the largest priority that was considered. Rows with larger priorities were left out, because
@@ -46,6 +48,8 @@ class Aggregate:
     mean: Floats
     count: Floats
     n_invalid: int
+    pairs: NDArray[np.int64]
+    n_rows: NDArray[np.int64]
     priority: Floats
     sample: Floats
     limit: Floats
@@ -61,6 +65,8 @@ class Aggregate:
             np.zeros(shape),
             np.zeros(shape),
             0,
+            np.zeros(0, np.int64),
+            np.zeros(0, np.int64),
             np.full((n_clusters, m), np.inf),
             np.full((n_clusters, m, n_features), np.nan),
             np.full(n_clusters, np.inf),
@@ -80,6 +86,7 @@ class Aggregate:
         mean, count = _means(result.table, cluster, n_clusters)
         total = group_sums(relevance, cluster, n_clusters)
         self._mix(size, total / np.maximum(size, 1)[:, None], mean, count)
+        self._count(*count_pairs(cluster, result.competitor[valid], n_clusters))
         priority = rng.random(len(cluster))
         highest = self.priority.max(axis=1)  # after many rows, few new rows have smaller priorities
         if reservoir is not None:
@@ -93,6 +100,7 @@ class Aggregate:
     def merge(self, other: Aggregate) -> None:
         """Add another aggregate."""
         self._mix(other.size, other.relevance, other.mean, other.count)
+        self._count(other.pairs, other.n_rows)
         self.n_invalid, self.limit = self.n_invalid + other.n_invalid, np.minimum(self.limit, other.limit)
         for k in range(len(self.size)):
             sampled = np.isfinite(other.priority[k])
@@ -103,6 +111,12 @@ class Aggregate:
         self.relevance = _weighted(self.relevance, self.size[:, None], relevance, size[:, None])
         self.mean = _weighted(self.mean, self.count, mean, count)
         self.count, self.size = self.count + count, self.size + size
+
+    def _count(self, pairs: NDArray[np.int64], n_rows: NDArray[np.int64]) -> None:
+        """Add the numbers of rows of some pairs."""
+        self.pairs, place = np.unique(np.concatenate([self.pairs, pairs]), return_inverse=True)
+        total = np.bincount(place, np.concatenate([self.n_rows, n_rows]), len(self.pairs))
+        self.n_rows = total.astype(np.int64)
 
     def _sample(self, k: int, priority: Floats, relevance: NDArray[Any]) -> None:
         """Add rows of a cluster to its sample if their priorities are small enough."""
@@ -116,9 +130,10 @@ class Aggregate:
         """Return the same summary as `Explanation.summary`, except that non-numeric columns have no means."""
         present = self.size > 0
         mean = np.where(self.count > 0, self.mean, np.nan)
+        members = MemberClusters.of_pairs(self.pairs, self.n_rows, len(labels))
         return summary_of(
-            labels[present],
-            self.size[present],
+            members,
+            labels,
             self.relevance[present],
             mean[present],
             self.count[present],
@@ -170,11 +185,17 @@ class Aggregate:
         shapes: dict[str, tuple[int, ...]] = {
             **dict.fromkeys(("relevance", "mean", "count"), (n_clusters, n_features)),
             **dict.fromkeys(("size", "limit"), (n_clusters,)),
+            **dict.fromkeys(("pairs", "n_rows"), self.n_rows.shape[:1]),
             "priority": (n_clusters, *n),
             "sample": (n_clusters, *n, n_features),
         }
         arrays = vars(self)
-        return all(arrays[name].shape == s and arrays[name].dtype.kind in "fi" for name, s in shapes.items())
+        if not all(arrays[name].shape == s and arrays[name].dtype.kind in "fi" for name, s in shapes.items()):
+            return False
+        cluster = self.pairs // n_clusters
+        if self.pairs.dtype.kind != "i" or not ((cluster >= 0) & (cluster < n_clusters)).all():
+            return False
+        return np.array_equal(np.bincount(cluster, self.n_rows, n_clusters), self.size)
 
 
 class ReservoirSample:

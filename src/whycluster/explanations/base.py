@@ -26,7 +26,8 @@ from whycluster.data.table import Table
 from whycluster.explanations.claims import Claim, unattributed_lines
 from whycluster.explanations.fidelity import Fidelity
 from whycluster.explanations.formatting import Line
-from whycluster.explanations.summary import ClusterSummary, MemberClusters, Summary, group_members, summarize
+from whycluster.explanations.members import MemberClusters
+from whycluster.explanations.summary import ClusterSummary, Summary, summarize
 from whycluster.explanations.unchanged import is_unchanged
 
 if TYPE_CHECKING:
@@ -155,7 +156,11 @@ class BaseExplanation(ABC):
     @cached_property
     def member_clusters(self) -> MemberClusters:
         """The clusters that have members, and how often members have each cluster as strongest competitor."""
-        return group_members(self.cluster_codes, self.competitor_codes, self.is_member, len(self.labels))
+        found = MemberClusters.of(self.cluster_codes, self.competitor_codes, self.is_member, len(self.labels))
+        if self.fidelity is None:
+            return found
+        size = np.bincount(self.cluster_codes, minlength=len(self.labels))[found.codes]
+        return replace(found, size=size)
 
     @cached_property
     def median_evidence(self) -> float:
@@ -248,9 +253,12 @@ class BaseExplanation(ABC):
             n = int((~explained).sum())
             without_members = self.labels[np.setdiff1d(self.cluster_codes, self.cluster_codes[explained])]
             lost = ", ".join(display.clean(str(label)) for label in without_members)
-            note = f"Not counted: {display.count(n, 'row')} whose label the surrogate does not predict"
-            note += f", including all rows of {lost}." if lost else "."
-        return summarize(table, relevance, self.assigned_codes, explained, self.labels, self.data, note)
+            note = f"Without the relevance of {display.count(n, 'row')} whose label the surrogate does not "
+            note += f"predict, including all rows of {lost}." if lost else "predict."
+        rows = self.cluster_codes if self.fidelity is not None else self.assigned_codes
+        return summarize(
+            table, relevance, rows, explained, self.member_clusters, self.labels, self.data, note
+        )
 
     def __iter__(self) -> Iterator[Self]:
         return (self[row] for row in range(len(self)))

@@ -16,8 +16,10 @@ from numpy.typing import NDArray
 from whycluster.core import attribution, outputs
 from whycluster.core.arrays import Codes, Floats
 from whycluster.core.attribution import CodedQuery
+from whycluster.core.errors import InvalidInputError
 from whycluster.data.display import format_names
 from whycluster.data.labels import NOISE
+from whycluster.data.validation import check_integer
 from whycluster.explanations.base import BaseExplanation
 from whycluster.explanations.checks.all_checks import checks, warnings
 from whycluster.explanations.checks.finding import Check, Finding
@@ -25,7 +27,8 @@ from whycluster.explanations.explanation import Explanation
 from whycluster.explanations.formatting import list_clusters
 from whycluster.explanations.member_sample import MemberSample, members_of
 from whycluster.explanations.quality import Null, Quality, quality
-from whycluster.explanations.summary import ClusterSummary
+from whycluster.explanations.statements import Statement
+from whycluster.explanations.summary import ClusterSummary, Summary
 
 __all__ = [
     "Check",
@@ -33,12 +36,14 @@ __all__ = [
     "Finding",
     "Null",
     "Quality",
+    "Statement",
     "borderline",
     "borderline_rows",
     "checks",
     "competition",
     "quality",
     "sentences",
+    "statements",
     "typical_rows",
     "warnings",
 ]
@@ -114,17 +119,19 @@ def competition(
     Parameters
     ----------
     exp : the explanation
-    sample : the sample of the members, if already drawn
+    sample : the sample of the members, if already drawn; only its clusters are described
     most : return features for this many of each cluster's strongest competitors only; by default for all
     """
-    codes, _, share = exp.member_clusters
     some = MemberSample.of(exp, "competition") if sample is None else sample
-    group = np.searchsorted(codes, some.cluster)
+    codes, group = np.unique(some.cluster, return_inverse=True)
+    share = exp.member_clusters.shares_of(codes)
     shape = (len(codes), len(exp.labels), N_DISTINCTIVE)
     feature, relevance = np.full(shape, -1), np.full(shape, np.nan)
     evidence = np.full(shape[:2], np.nan)
+    for cluster, h in some.blocks():
+        in_block, member = np.unique(cluster, return_inverse=True)
+        evidence[np.searchsorted(codes, in_block)] = _means(h, member, len(in_block))
     if group.size:
-        evidence = _means(some.h, group, len(codes))
         energy = exp.energy
         if energy.needs_means:  # uses the means of all rows, not only of the sample
             energy = outputs.informed(energy, exp.unchanged_table("competition"))
@@ -172,11 +179,33 @@ def _means(values: NDArray[Any], group: Codes, n_groups: int) -> Floats:
     return np.asarray(np.add.reduceat(values[order].astype(np.float64), starts, axis=0) / size)
 
 
+def statements(exp: Explanation, n_features: int = 5, summary: Summary | None = None) -> list[Statement]:
+    """Return what is known of the strongest features of each cluster, compared with its main competitors.
+
+    Everything that this package says about a cluster in words is one of these statements.
+
+    Parameters
+    ----------
+    exp : the explanation of a table
+    n_features : the maximum number of features per cluster
+    summary : its summary, if already computed
+    """
+    if not isinstance(exp, Explanation):
+        raise InvalidInputError(
+            f"statements: exp must be the explanation of a table; got {type(exp).__name__}. For documents, "
+            "use exp.summary()."
+        )
+    check_integer(n_features, 1, "statements", "n_features")
+    found = exp.summary() if summary is None else summary
+    return [each for group in range(len(found.clusters)) for each in found.statements(group, n_features)]
+
+
 def sentences(exp: BaseExplanation, summary: ClusterSummary | None = None) -> list[str]:
     """Describe each cluster of the summary in one sentence: its features and its main competitors.
 
-    For a table, the sentence names the strongest features that together carry 60% of the cluster's positive
-    relevance, up to four of them. For documents, it names up to three words.
+    For a table, the sentence compares the strongest features that together carry 60% of the cluster's
+    positive relevance, up to four of them, with the same features of the cluster's main competitors. For
+    documents, it names up to three words.
 
     Parameters
     ----------
@@ -184,21 +213,20 @@ def sentences(exp: BaseExplanation, summary: ClusterSummary | None = None) -> li
     summary : its summary, if already computed
     """
     headlines = (exp.summary() if summary is None else summary).headlines()
+    if isinstance(exp, Explanation):
+        return [f"{headline}." for headline in headlines]
     names, members = format_names(exp.labels.tolist()), exp.member_clusters
     texts = []
-    for code, share, headline in zip(
-        members.codes.tolist(), members.competitor_share, headlines, strict=True
-    ):
-        competitors = "" if names[code] == NOISE else _main_competitors(share, names)
+    for group, (code, headline) in enumerate(zip(members.codes.tolist(), headlines, strict=True)):
+        others = members.competitors(group)
+        competitors = "" if names[code] == NOISE else _main_competitors(*others, names)
         texts.append(headline + f"; {competitors}" * bool(competitors) + ".")
     return texts
 
 
-def _main_competitors(share: Floats, names: list[str]) -> str:
+def _main_competitors(competitor: Codes, share: Floats, names: list[str]) -> str:
     """Return the one or two clusters that most members compete with, or "" if there are many competitors."""
-    first, *rest = np.argsort(-share, kind="stable")[:2].tolist()
-    if share[first] > _MOSTLY:
-        return "mostly " * bool(share[first] < 1) + f"against {list_clusters([names[first]])}"
-    two = sorted([first, *rest])
-    listed = list_clusters([names[code] for code in two])
-    return f"against {listed}" if share[two].sum() >= _TWO_COMPETITORS else ""
+    if share[0] > _MOSTLY:
+        return "mostly " * bool(share[0] < 1) + f"against {list_clusters([names[competitor[0]]])}"
+    listed = list_clusters([names[code] for code in sorted(competitor[:2].tolist())])
+    return f"against {listed}" if share[:2].sum() >= _TWO_COMPETITORS else ""

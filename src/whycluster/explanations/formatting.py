@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from whycluster.data import display
@@ -20,14 +20,12 @@ class Line(NamedTuple):
     value : its value in a row, its direction in a cluster, or ""
     relevance : its relevance, or its share of the total relevance
     single : whether the line is about one feature, not about several features or none
-    is_category : whether the value is the most frequent category in a cluster
     """
 
     name: str
     value: str
     relevance: float
     single: bool = True
-    is_category: bool = False
 
 
 def rest(n_left: int, noun: str, value: str, relevance: float) -> list[Line]:
@@ -64,12 +62,6 @@ def join_first(items: Sequence[str]) -> str:
     """Return the items as a list in a sentence, shortened if there are many: "a, b and 7 more"."""
     left = len(items) - MOST_LISTED
     return join_words([*items[:MOST_LISTED], f"{left} more"] if left > 0 else items)
-
-
-def list_by_direction(items: Mapping[str, Sequence[str]]) -> str:
-    """Return features grouped by direction, to begin a sentence: "High a and b, low c"."""
-    text = ", ".join(f"{direction} {join_words(some)}".lstrip() for direction, some in items.items())
-    return text if "" in list(items)[:1] else capitalize(text)  # a name keeps its case
 
 
 def join_words(items: Sequence[str]) -> str:

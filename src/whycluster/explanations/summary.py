@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,17 +13,18 @@ from numpy.typing import NDArray
 from whycluster.core.arrays import Codes, Floats
 from whycluster.data import display
 from whycluster.data.frames import as_column, build_frame
-from whycluster.data.groups import group_frequencies, group_means, group_sums
-from whycluster.data.labels import noise_mask
+from whycluster.data.groups import group_categories, group_means, group_sums
 from whycluster.data.table import Table
-from whycluster.explanations.formatting import Line, join_words, list_by_direction, rest
+from whycluster.explanations.comparisons import Comparisons
+from whycluster.explanations.formatting import Line, rest
+from whycluster.explanations.members import MemberClusters
+from whycluster.explanations.statements import MISSING, Statement, headline
 
-_ROUNDING = 1e-9  # means with a smaller relative difference are equal up to rounding
-_ALIKE = 0.1  # means that differ by less than this fraction of their spread over clusters count as equal
 _LEAST_SHARE = 0.005  # smaller shares would be printed as 0%
 _CARRIED = 0.6  # a headline names the features that carry this share of a cluster's positive relevance
 _MOST_NAMED = 4  # the maximum number of features in a headline
-MISSING = "missing"
+_LONGEST_CELL = 90
+_LONGEST_PHRASE = 20  # beside a bar
 
 
 class ClusterSummary(Protocol):
@@ -62,11 +63,9 @@ class Summary:
     relevance : (G, d) the mean relevance of each feature for the members
     share : (G, d) relevance as a fraction of the cluster's total absolute relevance, from -1 to 1. It is
         negative if the feature is evidence against the cluster on average.
-    direction : (G, d) "high" if the cluster's mean is above the means of most other clusters, "low" if it is
-        below them, "middle" if these means are on both sides, and "" if there is nothing to compare. The
-        direction of noise, which is extreme in either direction, is "far". The direction of a categorical
-        feature is the most frequent category in the cluster. The direction is "missing" if most values in the
-        cluster are missing and values are missing more often than elsewhere.
+    direction : (G, d) how the feature compares with the clusters that it sets the cluster apart from:
+        "higher", "lower", "between", "same", "missing", "far", a category or "". See
+        `whycluster.findings.Statement`.
     inside, outside : (G, d) the mean value of the feature in the cluster and in all other rows, without
         missing values. If the direction is a category or "missing", the frequency is given instead. Dates are
         in days since 1970. The value is NaN if there is nothing to average.
@@ -80,6 +79,7 @@ class Summary:
     direction: NDArray[np.str_]
     inside: Floats
     outside: Floats
+    compared: Comparisons
     feature_names: list[Hashable]
     _like: Any = None
     _categories: frozenset[int] = frozenset()
@@ -113,31 +113,36 @@ class Summary:
             "relevance": sort(self.relevance),
             "share": sort(self.share),
             "direction": sort(self.direction),
+            "against": sort(self.compared.against()),
             "mean_inside": sort(self.inside),
             "mean_outside": sort(self.outside),
         }
         return build_frame(columns, self._like, backend, "summary.to_frame", same_rows=False)
 
+    def statement(self, group: int, column: int) -> Statement:
+        """Return how a feature of a cluster compares with the clusters that it separates the cluster from."""
+        name, share = self.feature_names[column], float(self.share[group, column])
+        return self.compared.statement(group, column, name, share, column in self._dates)
+
+    def statements(self, group: int, n_features: int) -> list[Statement]:
+        """Return statements on the features with the largest shares, without negligible ones."""
+        return [self.statement(group, i) for i in _largest(self.share[group], n_features).tolist()]
+
     def describe(self, n_features: int = 5) -> str:
         """Return the strongest features of each cluster, as text."""
         if not len(self.clusters):
             return "No row belongs to the cluster it is explained for, so there is nothing to average."
-        ranked = [_largest(share, n_features) for share in self.share]
-        groups = np.repeat(np.arange(len(ranked)), [len(each) for each in ranked])
-        columns = np.concatenate(ranked)
-        share = self.share[groups, columns]
-        dates = self._has_dates(groups, columns)
-        cells = [
-            *self._names(groups.tolist(), columns.tolist()),
-            [f"{part:.0%}" for part in share],
-            display.bars(share, float(np.abs(self.share).max())),
-            display.numbers_or_dates(self.inside[groups, columns].tolist(), dates),
-            display.numbers_or_dates(self.outside[groups, columns].tolist(), dates),
-        ]
-        heads = ["cluster", "rows", "", "feature", "share", "", "mean inside", "outside"]
+        heads = ["cluster", "rows", "feature", "share", "", "mean", "compared with"]
         if self._categories or (self.direction == MISSING).any():
-            heads[6] = "mean or frequency inside"
-        text = display.table(heads, list(zip(*cells, strict=True)), align="<><<><>>")
+            heads[5] = "mean or frequency"
+        largest, rows = float(np.abs(self.share).max()), []
+        for group, (label, size) in enumerate(zip(self.clusters.tolist(), self.size.tolist(), strict=True)):
+            first = [str(label), str(size)]
+            for each in self.statements(group, n_features):
+                bar, share = display.bar(each.share, largest), f"{each.share:.0%}"
+                rows.append([*first, str(each.feature), share, bar, each.formatted, each.comparison])
+                first = ["", ""]
+        text = display.table(heads, rows, align="<><><><", longest=_LONGEST_CELL)
         return f"{text}\n\n{self._note}" if self._note else text
 
     def __str__(self) -> str:
@@ -145,33 +150,17 @@ class Summary:
 
     __repr__ = __str__  # a notebook shows the table too
 
-    def _names(self, groups: list[int], columns: list[int]) -> list[list[str]]:
-        """Return four columns of the table: label and size (once per cluster), directions and names."""
-        pairs = list(zip(groups, columns, strict=True))
-        firsts = [place == 0 or groups[place - 1] != group for place, group in enumerate(groups)]
-        return [
-            [str(self.clusters[group]) * first for group, first in zip(groups, firsts, strict=True)],
-            [str(self.size[group]) * first for group, first in zip(groups, firsts, strict=True)],
-            ["= " * self.is_category(*pair) + str(self.direction[pair]) for pair in pairs],
-            [str(self.feature_names[column]) for column in columns],
-        ]
-
-    def is_category(self, group: int, column: int) -> bool:
-        """Return whether the direction of a feature in a cluster is one of its categories."""
-        return column in self._categories and self.direction[group, column] != MISSING
-
     def bars_of(self, group: int, n: int) -> list[Line]:
         """Return lines for the ``n`` features with the largest shares, and one line for all others."""
         share = self.share[group]
         order = np.argsort(-np.abs(share), kind="stable")
         lines = [
             Line(
-                str(self.feature_names[i]),
-                str(self.direction[group, i]),
-                float(share[i]),
-                is_category=self.is_category(group, int(i)),
+                str(each.feature),
+                each.phrase if len(each.phrase) <= _LONGEST_PHRASE else each.word,
+                each.share,
             )
-            for i in order[:n]
+            for each in (self.statement(group, i) for i in order[:n].tolist())
         ]
         return lines + rest(len(order[n:]), self.noun, "", float(share[order[n:]].sum()))
 
@@ -181,37 +170,13 @@ class Summary:
         return [str(self.feature_names[i]) for i in columns], self.share[:, columns], len(self.feature_names)
 
     def headlines(self) -> list[str]:
-        """Return the features that define each cluster, grouped by direction: "High a and b, low c"."""
-        strongest = [_strongest(share) for share in self.share]
-        columns = sorted({column for some in strongest for column in some})
-        items = display.format_items([self.feature_names[column] for column in columns])
-        noise = noise_mask(self.clusters.tolist())
-        names = dict(zip(columns, items, strict=True))
-        return [self._headline(group, strongest[group], names, far) for group, far in enumerate(noise)]
+        """Describe each cluster in one line: "Higher a and b than cluster 3"."""
+        return [self.headline(group) for group in range(len(self.clusters))]
 
-    def _headline(self, group: int, columns: list[int], names: dict[int, str], is_noise: bool) -> str:
-        if is_noise:
-            listed = join_words([names[column] for column in columns])
-            return "Far from all clusters" + f", mostly in {listed}" * bool(listed)
-        if not columns:
-            return "No feature sets it apart"
-        by_direction: dict[str, list[str]] = {}
-        for column in columns:
-            direction, item = self._headline_item(group, column, names[column])
-            by_direction.setdefault(direction, []).append(item)
-        return list_by_direction(by_direction)
-
-    def _headline_item(self, group: int, column: int, name: str) -> tuple[str, str]:
-        """Return the direction and the name of a feature or, for a category, "" and "name = category".
-
-        A category that is no more frequent than elsewhere does not characterize the cluster, even if the
-        feature does.
-        """
-        direction = str(self.direction[group, column])
-        if direction == MISSING or column not in self._categories:
-            return direction or "by", name
-        is_frequent = self.inside[group, column] > self.outside[group, column]
-        return ("", f"{name} = {display.format_items([direction])[0]}") if is_frequent else ("by", name)
+    def headline(self, group: int) -> str:
+        """Describe one cluster in one line."""
+        named = [self.statement(group, i) for i in _strongest(self.share[group])]
+        return headline(named, bool(self.compared.is_noise[group]))
 
     def is_date(self, group: int, column: int) -> bool:
         """Return whether the means of a feature in a cluster are dates."""
@@ -240,30 +205,6 @@ def _strongest(share: Floats) -> list[int]:
     return [int(i) for i in order[: min(enough, _MOST_NAMED)]]
 
 
-class MemberClusters(NamedTuple):
-    """The clusters that have members, that is, rows explained for the cluster they belong to.
-
-    Attributes
-    ----------
-    codes : (G,) the clusters
-    size : (G,) the number of members
-    competitor_share : (G, K) the share of members whose strongest competitor is k
-    """
-
-    codes: Codes
-    size: Codes
-    competitor_share: Floats
-
-
-def group_members(
-    cluster: Codes, competitor: Codes, member: NDArray[np.bool_], n_clusters: int
-) -> MemberClusters:
-    """Group the members among n rows by cluster, given the codes of clusters and competitors, (n,)."""
-    codes, group, size = np.unique(cluster[member], return_inverse=True, return_counts=True)
-    pairs = np.bincount(group * n_clusters + competitor[member], minlength=len(codes) * n_clusters)
-    return MemberClusters(codes, size, pairs.reshape(len(codes), n_clusters) / size[:, None])
-
-
 def strongest_columns(share: Floats, n: int) -> Codes:
     """Return the ``n`` columns with the largest shares in any cluster, given shares of shape (G, d).
 
@@ -279,47 +220,42 @@ def summarize(
     relevance: NDArray[Any],
     assigned: Codes,
     explained: NDArray[np.bool_],
+    members: MemberClusters,
     labels: NDArray[Any],
     like: Any,
     note: str = "",
 ) -> Summary:
-    """Average values and relevance over the members of each cluster.
+    """Average values over the rows of each cluster, and relevance over its members.
 
     Parameters
     ----------
     table, relevance : the n rows and their relevance
     assigned : (n,) the code of the cluster each row belongs to
     explained : (n,) whether the row is explained for that cluster
+    members : the same rows, by cluster
     labels : (K,) the labels of the codes
     like : a frame of the library that `Summary.to_frame` uses by default
     note : a line below the printed table
     """
     present, group = np.unique(assigned, return_inverse=True)
     size = np.bincount(group, minlength=len(present))
-    n_explained = np.bincount(group, weights=explained, minlength=len(present))
-    chosen = n_explained > 0
     reference, moved, count = group_means(table, group, len(present))
-    frequencies = group_frequencies(table, group, len(present))
-    total = group_sums(relevance, group, len(present), explained)[chosen]
-    noise = noise_mask(labels[present].tolist())
-    inside, outside = moved + reference, _outside(moved, count) + reference
-    direction: NDArray[Any] = _directions(moved, count)
-    direction[noise] = "far"
-    if frequencies:
-        cells = _Cells(direction, inside, outside, count)
-        direction = _describe_categories(table, frequencies, size, cells)
-    missing = 1.0 - count / size[:, None]
-    elsewhere = _outside(missing, size[:, None])
-    mostly = (missing > 0.5) & (missing > elsewhere)
-    direction = np.where(mostly, MISSING, direction)
-    inside, outside = np.where(mostly, missing, inside), np.where(mostly, elsewhere, outside)
+    counts = group_categories(table, group, len(present), relevance, explained)
+    for column, known in counts.items():
+        count[:, column] = known.n_values
+    mean, missing = moved + reference, 1.0 - count / size[:, None]
+    compared = Comparisons.of(members, labels, present, size, mean, missing, counts, table.categories)
+    groups = compared.groups
+    n_explained = np.bincount(group, weights=explained, minlength=len(present))[groups, None]
+    inside, outside = _typical(compared, count)
     return Summary(
-        clusters=labels[present[chosen]],
-        size=n_explained[chosen].astype(np.intp),
-        relevance=total / n_explained[chosen, None],
-        direction=direction[chosen],
-        inside=inside[chosen],
-        outside=outside[chosen],
+        clusters=labels[members.codes],
+        size=members.size,
+        relevance=group_sums(relevance, group, len(present), explained)[groups] / n_explained,
+        direction=compared.directions,
+        inside=inside,
+        outside=outside,
+        compared=compared,
         feature_names=table.feature_names,
         _like=like,
         _categories=frozenset(table.categories),
@@ -328,77 +264,55 @@ def summarize(
     )
 
 
-class _Cells(NamedTuple):
-    """The directions, means and counts of all groups and features, each of shape (G, d)."""
-
-    direction: NDArray[Any]
-    inside: Floats
-    outside: Floats
-    n_values: Floats
-
-
-def _describe_categories(
-    table: Table, frequencies: dict[int, Floats], size: Codes, cells: _Cells
-) -> NDArray[np.str_]:
-    """Return the directions, with the most frequent category filled in for each categorical column.
-
-    Frequencies and counts are written into the cells.
-    """
-    groups = np.arange(len(size))
-    direction = cells.direction.astype(object)  # allows text of any length
-    for column, frequency in frequencies.items():
-        if not frequency.shape[1]:  # no category at all, or free text
-            direction[:, column], cells.inside[:, column], cells.outside[:, column] = "", np.nan, np.nan
-            continue
-        most = frequency.argmax(axis=1)
-        direction[:, column] = [str(table.categories[column][code]) for code in most]
-        cells.inside[:, column] = frequency[groups, most]
-        cells.outside[:, column] = _outside(frequency, size[:, None])[groups, most]
-        cells.n_values[:, column] = frequency.sum(axis=1) * size
-    return direction.astype(str)
-
-
 def summary_of(
-    clusters: NDArray[Any], size: Codes, relevance: Floats, mean: Floats, count: Floats, names: list[str]
+    members: MemberClusters,
+    labels: NDArray[Any],
+    relevance: Floats,
+    mean: Floats,
+    count: Floats,
+    names: list[str],
 ) -> Summary:
     """Return the summary of numeric columns whose means are already known.
 
     Parameters
     ----------
-    clusters, size : (G,) the label and the number of rows of each cluster
+    members : the clusters that have rows
+    labels : (K,) the labels of all clusters
     relevance : (G, d) mean relevance
     mean, count : (G, d) the mean values, or NaN if there are no values, and the number of values in each mean
     names : (d,) the names of the features
     """
-    direction: NDArray[Any] = _directions(mean, count)
-    direction[noise_mask(clusters.tolist())] = "far"
-    return Summary(clusters, size, relevance, direction, mean, _outside(mean, count), list(names))
+    # A column without any value may not be numeric, so its values need not be missing.
+    missing = np.where(count.any(axis=0), 1.0 - count / members.size[:, None], 0.0)
+    compared = Comparisons.of(members, labels, members.codes, members.size, mean, missing)
+    clusters, directions = labels[members.codes], compared.directions
+    return Summary(
+        clusters, members.size, relevance, directions, *_typical(compared, count), compared, list(names)
+    )
+
+
+def _typical(compared: Comparisons, count: Floats) -> tuple[Floats, Floats]:
+    """Return the means or frequencies in each cluster and in all other rows, each (G, d)."""
+    groups, size = compared.groups, compared.size[:, None]
+    inside, outside = compared.mean[groups], _outside(compared.mean, count)[groups]
+    for column, best in compared.categories_named.items():
+        frequency = compared.categories[column].frequency
+        named = np.where(best >= 0, best, 0)
+        for cells, values in ((inside, frequency), (outside, _outside(frequency, size))):
+            known = (best >= 0) & (frequency.shape[1] > 0)
+            cells[:, column] = np.nan
+            cells[known, column] = values[groups[known], named[known]]
+    mostly = compared.is_mostly_missing
+    if compared.missing is not None and mostly.any():
+        inside = np.where(mostly, compared.missing[groups], inside)
+        outside = np.where(mostly, _outside(compared.missing, size)[groups], outside)
+    return inside, outside
 
 
 def _outside(inside: Floats, count: NDArray[Any]) -> Floats:
     """Return the mean of all rows outside each group, (G, d), given each group's mean of ``count`` values."""
-    others = 1.0 - np.eye(len(count))
+    n_values, total = np.broadcast_to(count, inside.shape), count * np.nan_to_num(inside)
     outside = np.full_like(inside, np.nan)
-    n_others = others @ np.broadcast_to(count, inside.shape)
-    np.divide(others @ (count * np.nan_to_num(inside)), n_others, out=outside, where=n_others > 0)
+    n_others = n_values.sum(axis=0) - n_values
+    np.divide(total.sum(axis=0) - total, n_others, out=outside, where=n_others > 0)
     return outside
-
-
-def _directions(inside: Floats, count: Floats) -> NDArray[np.str_]:
-    """Return whether each group's mean is high, low or in the middle among all groups' means, (G, d).
-
-    Other groups are weighted by their number of values.
-    """
-    words = np.full(inside.shape, "", dtype="<U6")
-    weight, known = count / np.maximum(1.0, count.sum(axis=0)), np.nan_to_num(inside)
-    spread = np.sqrt(np.maximum((weight * known**2).sum(axis=0) - (weight * known).sum(axis=0) ** 2, 0.0))
-    outside = _outside(inside, count)
-    for group, mean in enumerate(inside):
-        rounding = _ROUNDING * np.maximum(np.abs(inside), np.abs(mean))
-        apart = np.abs(inside - mean) > np.maximum(rounding, _ALIKE * spread)
-        above = (count * (apart & (inside > mean))).sum(axis=0)
-        below = (count * (apart & (inside < mean))).sum(axis=0)
-        words[group][above + below > 0] = "middle"
-        words[group][(below > 3 * above) & (mean > outside[group])] = "high"
-        words[group][(above > 3 * below) & (mean < outside[group])] = "low"
-    return words

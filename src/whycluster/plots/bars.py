@@ -183,8 +183,7 @@ def label_lines(lines: Sequence[Line], between: str) -> list[str]:
     names = style.cut_all(line.name for line in lines)
     labels = []
     for line, name in zip(lines, names, strict=True):
-        joint = " = " if line.is_category else between
-        labels.append(name + (joint + style.cut(line.value, 16)) * bool(line.value and line.single))
+        labels.append(name + (between + style.cut(line.value, 20)) * bool(line.value and line.single))
     return labels
 
 

@@ -70,7 +70,7 @@ def competition(exp: BaseExplanation, ax: Axes | None = None) -> Axes:
             f"{where}: exp must contain rows that are explained for the cluster they are in; it contains "
             "none. Explain the rows without target= and against=."
         )
-    present, _, share = exp.member_clusters
+    present, share = exp.member_clusters.codes, exp.member_clusters.competitor_share
     names = label_names(exp.labels)
     ax = style.open_axes(ax, where, *_inches(len(names), len(present)))
     own = np.zeros(share.shape, dtype=bool)

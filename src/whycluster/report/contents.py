@@ -19,7 +19,7 @@ from whycluster.data.validation import check_integer
 from whycluster.explanations import findings
 from whycluster.explanations.base import BORDERLINE, BaseExplanation
 from whycluster.explanations.cluster_styles import COLORS, SHAPES, ClusterStyle, styles_of
-from whycluster.explanations.summary import MemberClusters
+from whycluster.explanations.members import MemberClusters
 from whycluster.report.distributions import N_BINS, histogram_outlines
 from whycluster.report.formatting import clean_names, clean_sentences, format_numbers
 from whycluster.report.sampling import choose_rows
@@ -115,7 +115,7 @@ class Contents(ABC):
             "warnings": self.warnings(),
             "checks": self.checks(),
             "left_out": self._left_out(),
-            "clusters": [card for card in self.clusters() if card["code"] in self._shown],
+            "clusters": self.clusters(),
             "clusters_note": self._clusters_note(),
             "choices": [(code, self.names[code]) for code in self.groups.codes.tolist()],
             "evidence_range": self._evidence_texts[1:],
@@ -128,10 +128,9 @@ class Contents(ABC):
         }
 
     @cached_property
-    def _shown(self) -> set[int]:
-        """The codes of the clusters that are described: the largest ones, if there are very many."""
-        largest = np.argsort(-self.groups.size, kind="stable")[:MOST_DESCRIBED]
-        return set(self.groups.codes[largest].tolist())
+    def described(self) -> Codes:
+        """The positions of the clusters that are described: the largest ones, if there are very many."""
+        return np.sort(np.argsort(-self.groups.size, kind="stable")[:MOST_DESCRIBED])
 
     def _clusters_note(self) -> str:
         n = len(self.groups.codes)
@@ -215,13 +214,13 @@ class Contents(ABC):
 
     @cached_property
     def listed(self) -> list[tuple[list[int], list[int]]]:
-        """(G) positions of the typical and borderline rows of each cluster."""
+        """Positions of the typical and borderline rows of each cluster that is described."""
         return [
             (
                 findings.typical_rows(self.exp, code, _LISTED).tolist(),
                 findings.borderline_rows(self.exp, code, _LISTED).tolist(),
             )
-            for code in self.groups.codes.tolist()
+            for code in self.groups.codes[self.described].tolist()
         ]
 
     @property
@@ -302,7 +301,7 @@ class Contents(ABC):
             if n_targets:
                 lines.append(
                     f"{display.count(n_targets, self.noun)} whose label it does not predict "
-                    f"{'is' if n_targets == 1 else 'are'} not counted in the clusters below."
+                    f"{'has' if n_targets == 1 else 'have'} no part in the evidence and the shares below."
                 )
         elif n_targets:
             are = "is" if n_targets == 1 else "are"
@@ -328,11 +327,10 @@ class Contents(ABC):
         return findings.checks(self.exp, self.options.left_out)
 
     def clusters(self) -> list[dict[str, Any]]:
-        """Describe each cluster that has members."""
+        """Describe each cluster that has members, or the largest ones."""
         groups, limits = self.groups, self._evidence_range
-        members = [
-            self.exp.evidence[self.exp.is_member & (self.exp.cluster_codes == code)] for code in groups.codes
-        ]
+        codes, sizes = groups.codes[self.described].tolist(), groups.size[self.described].tolist()
+        members = [self.exp.evidence[self.exp.is_member & (self.exp.cluster_codes == code)] for code in codes]
         medians = format_numbers([float(np.median(own)) for own in members])
         boundary = round(100 * float(np.clip((0.0 - limits[0]) / (limits[1] - limits[0]), 0, 1)), 2)
         largest = int(groups.size.max(initial=1))
@@ -342,7 +340,7 @@ class Contents(ABC):
         outlines = histogram_outlines(counts)
         links = iter(self._links(self._wanted))
         cards = []
-        for g, (code, own) in enumerate(zip(groups.codes.tolist(), members, strict=True)):
+        for g, (code, size, own) in enumerate(zip(codes, sizes, members, strict=True)):
             card = {
                 "code": code,
                 "name": self.names[code],
@@ -351,9 +349,9 @@ class Contents(ABC):
                 "features": [],
                 "means": "Mean",
                 "words": [],
-                "size": int(groups.size[g]),
-                "share": f"{groups.size[g] / max(1, self.n_rows):.0%}",
-                "width": round(100 * groups.size[g] / largest, 1),
+                "size": size,
+                "share": f"{size / max(1, self.n_rows):.0%}",
+                "width": round(100 * size / largest, 1),
                 "evidence": medians[g],
                 "strip": outlines[g],
                 "boundary": boundary,
@@ -393,26 +391,41 @@ class Contents(ABC):
 
     def competition(self) -> dict[str, Any]:
         """Describe the strongest competitors of each cluster, each with its share of the members."""
-        shares = self.groups.competitor_share
-        competitors = [
-            [k for k in np.argsort(-share, kind="stable").tolist() if share[k] >= LEAST_SHARE][:N_COMPETITORS]
-            for share in shares
-        ]
-        features = iter(self.features_between([(g, k) for g, some in enumerate(competitors) for k in some]))
+        groups = self.described.tolist()
+        found = [self.groups.competitors(g) for g in groups]
+        kept = [share[:N_COMPETITORS] >= LEAST_SHARE for _, share in found]
+        named = [k[:N_COMPETITORS][some].tolist() for (k, _), some in zip(found, kept, strict=True)]
+        features = iter(
+            self.features_between([(g, k) for g, some in zip(groups, named, strict=True) for k in some])
+        )
         lines, matrix = [], len(self.names) <= FEW_CLUSTERS
-        for g, code in enumerate(self.groups.codes.tolist()):
-            named = [
-                {"name": self.names[k], "share": f"{shares[g, k]:.0%}", "features": next(features)}
-                for k in competitors[g]
+        for g, (competitor, share), some in zip(groups, found, named, strict=True):
+            code = int(self.groups.codes[g])
+            competitors = [
+                {"name": self.names[k], "share": f"{value:.0%}", "features": next(features)}
+                for k, value in zip(some, share.tolist(), strict=False)
             ]
-            cells = [
-                None if k == code else {"text": f"{share:.0%}", "tint": round(float(share), 2)}
-                for k, share in enumerate(shares[g] if matrix else ())
-            ]
-            lines.append(
-                {"group": g, "code": code, "name": self.names[code], "competitors": named, "cells": cells}
+            cells = (
+                self._cells(code, dict(zip(competitor.tolist(), share.tolist(), strict=True)))
+                if matrix
+                else []
             )
-        return {"lines": [line for line in lines if line["code"] in self._shown], "matrix": matrix}
+            lines.append(
+                {
+                    "group": g,
+                    "code": code,
+                    "name": self.names[code],
+                    "competitors": competitors,
+                    "cells": cells,
+                }
+            )
+        return {"lines": lines, "matrix": matrix}
+
+    def _cells(self, code: int, share: dict[int, float]) -> list[dict[str, Any] | None]:
+        """Return a cluster's row in the table of competitors, with None for the cluster itself."""
+        shares = [share.get(k, 0.0) for k in range(len(self.names))]
+        cells = [{"text": f"{value:.0%}", "tint": round(value, 2)} for value in shares]
+        return [None if k == code else cell for k, cell in enumerate(cells)]
 
     def pairs(self) -> dict[str, Any] | None:
         """Return the contrasts between all pairs of clusters, or None if there are no features."""

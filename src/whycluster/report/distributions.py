@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from whycluster.core.arrays import Floats
 from whycluster.data.arrays import evenly_spaced
@@ -28,12 +29,14 @@ class Distributions(NamedTuple):
     Attributes
     ----------
     table : the rows
+    size : (K,) the number of rows of each cluster
     counts : for each feature, (K, bins) counts of its values per cluster
     edges : for each numeric feature, (bins + 1,) edges; values beyond the edges count in the first or last
         bin
     """
 
     table: Table
+    size: NDArray[np.intp]
     counts: dict[int, Floats]
     edges: dict[int, Floats]
 
@@ -41,6 +44,7 @@ class Distributions(NamedTuple):
     def of(cls, exp: Explanation, features: Iterable[int]) -> Distributions:
         """Count the values of these features."""
         table, n_clusters = exp.table, len(exp.labels)
+        clusters = exp.cluster_codes if exp.fidelity is not None else exp.assigned_codes
         wanted = sorted(set(features))
         sizes = {i: len(table.categories[i]) for i in wanted if i in table.categories}
         edges = _edges(table, [i for i in wanted if i not in table.categories])
@@ -48,7 +52,7 @@ class Distributions(NamedTuple):
         widths = {i: sizes[i] if i in sizes else len(edges[i]) - 1 for i in wanted}
         counts = {i: np.zeros(n_clusters * width) for i, width in widths.items()}
         for start, block in table.blocks():
-            cluster = exp.assigned_codes[start : start + len(block)]
+            cluster = clusters[start : start + len(block)]
             for i, width in widths.items():
                 values = block[:, i]
                 known = np.isfinite(values) & (values >= 0 if i in sizes else True)
@@ -58,7 +62,8 @@ class Distributions(NamedTuple):
                 counts[i] += np.bincount(
                     cluster[known] * width + bins.astype(np.intp), minlength=n_clusters * width
                 )
-        return cls(table, {i: c.reshape(n_clusters, -1) for i, c in counts.items()}, edges)
+        size = np.bincount(clusters, minlength=n_clusters)
+        return cls(table, size, {i: c.reshape(n_clusters, -1) for i, c in counts.items()}, edges)
 
     def drawings(self, pairs: Sequence[tuple[int, int]]) -> list[dict[str, Any] | None]:
         """Draw the distributions of features inside and outside clusters.
@@ -81,7 +86,8 @@ class Distributions(NamedTuple):
         if i in self.edges:
             low, high = ends[i]
             return {"kind": "numbers", **_two_outlines(inside, outside), "low": low, "high": high}
-        bars = self._bars(i, inside, outside)
+        size = float(self.size[code])
+        bars = self._bars(i, inside, outside, (size, float(self.size.sum()) - size))
         largest = max(bar[side] for bar in bars for side in ("inside", "outside")) if bars else 1.0
         return {"kind": "categories", "bars": bars, "largest": largest or 1.0}
 
@@ -94,9 +100,14 @@ class Distributions(NamedTuple):
             labels[i] = [f"{np.datetime64(round(end), 'D')}"[:-3] for end in ends[i]]  # without the day
         return labels
 
-    def _bars(self, i: int, inside: Floats, outside: Floats) -> list[dict[str, Any]]:
-        """Return the most frequent categories inside or outside a cluster, then all others combined."""
-        shares = [c / max(1.0, c.sum()) for c in (inside, outside)]
+    def _bars(
+        self, i: int, inside: Floats, outside: Floats, size: tuple[float, float]
+    ) -> list[dict[str, Any]]:
+        """Return the most frequent categories inside or outside a cluster, then all others combined.
+
+        Frequencies are shares of all rows, (inside, outside) of them, also of those with missing values.
+        """
+        shares = [c / max(1.0, n) for c, n in zip((inside, outside), size, strict=True)]
         order = np.argsort(-np.maximum(*shares), kind="stable")[:_MAX_BARS]
         drawn = [c for c in order.tolist() if shares[0][c] or shares[1][c]]
         names = [self.table.categories[i][c] for c in drawn]
@@ -104,7 +115,7 @@ class Distributions(NamedTuple):
         bars = [_bar(label, name, float(shares[0][c]), float(shares[1][c])) for c, label, name in labels]
         n_left = int(((inside + outside) > 0).sum()) - len(bars)
         if n_left > 0:
-            rest = [max(0.0, 1.0 - sum(bar[side] for bar in bars)) for side in ("inside", "outside")]
+            rest = [float(share.sum() - share[drawn].sum()) for share in shares]
             bars.append(_bar(f"{n_left} more", f"{n_left} more", *rest))
         return bars
 

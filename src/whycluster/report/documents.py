@@ -40,8 +40,8 @@ class TextContents(Contents):
         """Add a sentence and the words of each cluster."""
         cards, summary = super().clusters(), self.exp.summary()
         sentences = clean_sentences(findings.sentences(self.exp, summary))
-        for g, (card, sentence) in enumerate(zip(cards, sentences, strict=True)):
-            card["sentence"], card["words"] = sentence, self._words(summary, g)
+        for g, card in zip(self.described.tolist(), cards, strict=True):
+            card["sentence"], card["words"] = sentences[g], self._words(summary, g)
         return cards
 
     def _words(self, summary: TextSummary, g: int) -> list[dict[str, Any]]:

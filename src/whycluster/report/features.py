@@ -15,10 +15,11 @@ from whycluster.data.arrays import strongest
 from whycluster.explanations import findings
 from whycluster.explanations.explanation import Explanation
 from whycluster.explanations.member_sample import MemberSample
-from whycluster.explanations.summary import MISSING, Summary
+from whycluster.explanations.statements import Statement
+from whycluster.explanations.summary import Summary
 from whycluster.report.contents import FEW_CLUSTERS, LEAST_SHARE, N_COMPETITORS, Contents, Plan
 from whycluster.report.distributions import Distributions
-from whycluster.report.formatting import clean_names, clean_sentences, format_numbers, format_shares
+from whycluster.report.formatting import clean_names, clean_sentences, format_shares
 from whycluster.report.packing import scaled_halves, smallest_codes
 from whycluster.report.rows import claims_of, contrasts_of, pack_contrasts
 from whycluster.report.values import encode_values, renumber_features
@@ -41,8 +42,11 @@ class TableContents(Contents):
 
     @cached_property
     def _competition(self) -> findings.Competition:
-        most = None if len(self.names) <= FEW_CLUSTERS else N_COMPETITORS
-        return findings.competition(self.exp, self._sample, most)
+        most, sample = (None if len(self.names) <= FEW_CLUSTERS else N_COMPETITORS), self._sample
+        if len(self.described) < len(self.groups.codes):
+            codes = self.groups.codes[self.described]
+            sample = MemberSample.of(self.exp, "report", codes)
+        return findings.competition(self.exp, sample, most)
 
     @cached_property
     def _sample(self) -> MemberSample:
@@ -88,74 +92,67 @@ class TableContents(Contents):
     def clusters(self) -> list[dict[str, Any]]:
         """Add a sentence and the features of each cluster."""
         cards = super().clusters()
-        sentences = clean_sentences(findings.sentences(self.exp, self.summary))
-        features = self._features([card["code"] for card in cards], 6 if len(cards) <= 20 else 3)
+        sentences = clean_sentences(self.summary.headline(g) + "." for g in self.described.tolist())
+        features = self._features(6 if len(cards) <= 20 else 3)
         for card, sentence, lines in zip(cards, sentences, features, strict=True):
             card["sentence"], card["features"] = sentence, lines
             if any(line["inside"].endswith("%") for line in lines):
                 card["means"] = "Mean or frequency"
         return cards
 
-    def _features(self, codes: list[int], n: int) -> list[list[dict[str, Any]]]:
+    def _features(self, n: int) -> list[list[dict[str, Any]]]:
         """Describe the ``n`` features with the largest shares in each cluster, without shares below 0.5%."""
-        share = self.summary.share
+        share, described, codes = self.summary.share, self.described.tolist(), self.groups.codes
         pairs = [
             (g, i)
-            for g, row in enumerate(strongest(share, n).tolist())
+            for g, row in zip(described, strongest(share[self.described], n).tolist(), strict=True)
             for rank, i in enumerate(row)
             if rank == 0 or abs(share[g, i]) >= LEAST_SHARE
         ]
         features = [i for _, i in pairs]
-        directions = [str(self.summary.direction[pair]) for pair in pairs]
+        statements = [self.summary.statement(*pair) for pair in pairs]
         columns = zip(
             pairs,
             self._names(features),
-            clean_names(directions),
-            [
-                i in self.exp.table.categories and d != MISSING
-                for i, d in zip(features, directions, strict=True)
-            ],
+            clean_sentences([each.comparison for each in statements]),
             format_shares([share[pair] for pair in pairs]),
-            *self._means(pairs, directions),
-            Distributions.of(self.exp, features).drawings([(codes[g], i) for g, i in pairs]),
+            *self._means(pairs, statements),
+            Distributions.of(self.exp, features).drawings([(int(codes[g]), i) for g, i in pairs]),
             strict=True,
         )
         largest = np.abs(share).max(axis=1, initial=0.0)
-        lines: list[list[dict[str, Any]]] = [[] for _ in codes]
-        for (g, i), name, direction, is_category, percent, inside, outside, drawing in columns:
+        lines: dict[int, list[dict[str, Any]]] = {g: [] for g in described}
+        for (g, i), name, comparison, percent, inside, outside, drawing in columns:
             lines[g].append(
                 {
                     "name": name,
                     "share": percent,
                     "width": round(100 * abs(float(share[g, i])) / (float(largest[g]) or 1.0), 1),
                     "side": "for" if share[g, i] >= 0 else "against",
-                    "direction": "" if is_category else direction,
-                    "equals": direction if is_category else "",
+                    "comparison": comparison,
                     "inside": inside,
                     "outside": outside,
                     "drawing": drawing,
                 }
             )
-        return lines
+        return list(lines.values())
 
-    def _means(self, pairs: list[tuple[int, int]], directions: list[str]) -> tuple[list[str], list[str]]:
+    def _means(
+        self, pairs: list[tuple[int, int]], statements: list[Statement]
+    ) -> tuple[list[str], list[str]]:
         """Format the means, dates or frequencies of features inside and outside clusters, with "" for NaN."""
-        table, n = self.exp.table, len(pairs)
-        means = [values[pair] for values in (self.summary.inside, self.summary.outside) for pair in pairs]
-        texts = format_numbers(means)
-        for place, mean in enumerate(means):
-            i, direction = pairs[place % n][1], directions[place % n]
-            if np.isnan(mean):
-                texts[place] = ""
-            elif direction == MISSING or i in table.categories:
-                texts[place] = f"{mean:.0%}"
-            elif i in table.dates:
-                texts[place] = f"{np.datetime64(round(mean), 'D')}"
-        return texts[:n], texts[n:]
+        outside = [float(self.summary.outside[pair]) for pair in pairs]
+        others = [
+            each._replace(value=value, against=(), values=())
+            for each, value in zip(statements, outside, strict=True)
+        ]
+        return [each.formatted for each in statements], [each.formatted for each in others]
 
     def features_between(self, pairs: Sequence[tuple[int, int]]) -> list[list[str]]:
         """Return, for each pair (group, code), the features that best separate the two clusters."""
-        features = [[i for i in self._competition.feature[pair].tolist() if i >= 0] for pair in pairs]
+        places = {g: place for place, g in enumerate(self.described.tolist())}
+        found = (self._competition.feature[places[g], k] for g, k in pairs)
+        features = [[i for i in some.tolist() if i >= 0] for some in found]
         names = iter(self._names([i for some in features for i in some]))
         return [[next(names) for _ in some] for some in features]
 

@@ -39,10 +39,10 @@ class DeepContents(Contents):
     def clusters(self) -> list[dict[str, Any]]:
         """Add the main competitor of each cluster."""
         cards = super().clusters()
-        for g, card in enumerate(cards):
-            share = self.groups.competitor_share[g]
-            heading = self.headings[int(share.argmax())]
-            if share.max() > _MOST:
+        for g, card in zip(self.described.tolist(), cards, strict=True):
+            competitor, share = self.groups.competitors(g)
+            heading = self.headings[competitor[0]]
+            if share[0] > _MOST:
                 card["sentence"] = f"Mostly against {heading[0].lower()}{heading[1:]}."
         return cards
 
@@ -128,7 +128,7 @@ class UnitContents(DeepContents):
 
     def _features(self, share: Floats, order: list[int]) -> list[dict[str, Any]]:
         percents, largest = format_shares(share[order].tolist()), float(np.abs(share).max()) or 1.0
-        blank = {"direction": "", "equals": "", "inside": "", "outside": "", "drawing": None}
+        blank = {"comparison": "", "inside": "", "outside": "", "drawing": None}
         return [
             {
                 "name": self.unit_names[i],

@@ -110,7 +110,7 @@ def check_noise(exp: BaseExplanation) -> Check:
 
 def check_sizes(exp: BaseExplanation) -> Check:
     """Check whether some clusters have few members."""
-    codes, size, _ = exp.member_clusters
+    codes, size = exp.member_clusters.codes, exp.member_clusters.size
     name, total = "small clusters", len(exp)
     if total < ENOUGH or not len(codes):
         return Check(name, FEW_ROWS if total < ENOUGH else f"not checked: no {nouns(exp, 1)} is a member")
@@ -148,13 +148,17 @@ def _alike(exp: BaseExplanation, sample: MemberSample | None) -> list[Finding]:
     if len(codes) < 2 or median == 0.0:
         return []
     some = MemberSample.of(exp, "warnings") if sample is None else sample
-    middle = np.stack([np.median(some.h[some.cluster == code][:, codes], axis=0) for code in codes])
-    near = np.maximum(middle, middle.T)
-    pairs = [(a, b) for a, b in np.argwhere(near < _ALIKE * median).tolist() if a < b]
-    pairs.sort(key=lambda pair: float(near[pair]))
+    middle: dict[tuple[int, int], float] = {}  # small medians only, since there may be many clusters
+    for cluster, h in some.blocks():
+        for a in np.unique(cluster).tolist():
+            against = np.median(h[cluster == a][:, codes], axis=0)
+            near = np.flatnonzero(against < _ALIKE * median)
+            middle.update(((a, int(codes[b])), float(against[b])) for b in near)
+    pairs = [(a, b) for a, b in middle if a < b and (b, a) in middle]
+    pairs.sort(key=lambda pair: max(middle[pair], middle[pair[::-1]]))
     found = []
     for a, b in pairs[:MOST_LISTED]:
-        both = exp.labels[codes[[a, b]]]
+        both = exp.labels[[a, b]]
         found.append(
             Finding(
                 "alike",

@@ -15,7 +15,8 @@ from whycluster.explanations.checks.context import Context, Values, determined
 from whycluster.explanations.checks.finding import Check, Finding, at_least, check_of, cluster_text, percent
 from whycluster.explanations.explanation import Explanation
 from whycluster.explanations.formatting import capitalize, list_clusters
-from whycluster.explanations.summary import MISSING, Summary
+from whycluster.explanations.statements import MISSING
+from whycluster.explanations.summary import Summary
 
 USED = 0.05  # share of the relevance of a cluster from which a column counts
 
