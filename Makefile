@@ -110,6 +110,7 @@ bench: $(TEST)/installed $(SPARK)/installed
 	$(TEST)/bin/python -m benchmarks.files
 	$(TEST)/bin/python -m benchmarks.load
 	$(TEST)/bin/python -m benchmarks.durable
+	$(TEST)/bin/python -m benchmarks.statements --data $(DATA)
 	$(TEST)/bin/python -m benchmarks.lrp --data $(DATA)
 	$(TEST)/bin/python -m benchmarks.text
 	$(TEST)/bin/pip install --quiet --constraint constraints.txt --editable '.[bench]'

@@ -1,0 +1,349 @@
+"""Statements: each claim is derived again from the raw table by `tests.reference.statements`."""
+
+from __future__ import annotations
+
+import time
+import tracemalloc
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from sklearn.cluster import DBSCAN, KMeans
+from sklearn.datasets import load_breast_cancer, load_iris, load_wine
+from sklearn.mixture import GaussianMixture
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import whycluster as wc
+from tests.golden.findings import stars
+from tests.optional import optional
+from whycluster.explanations.members import MemberClusters
+from whycluster.explanations.statements import Statement, format_apart, format_dates, format_frequencies
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+
+    from benchmarks import statements as said
+    from tests.reference import statements as reference
+else:
+    pd = optional("pandas")
+    pl = optional("polars")
+    said = optional("benchmarks.statements", requires="pandas")
+    reference = optional("tests.reference.statements", requires="pandas")
+
+
+def check_all(exp: Any, frame: Any, labels: Any, folder: Path, is_labels: bool = False) -> int:
+    """Check everything that is said about an explanation, and return the number of claims."""
+    facts = said.facts_of(exp, frame, said.shown(labels), is_labels)
+    found = said.check_explanation(exp, facts, folder)
+    assert [text for verdict in found.values() for text in verdict.false] == []
+    assert all(verdict.n_claims for verdict in found.values())
+    return int(sum(verdict.n_claims for verdict in found.values()))
+
+
+@pytest.mark.slow
+class TestEverythingSaidIsTrue:
+    def check_command(self, frame: Any, k: int, folder: Path) -> int:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", wc.ColumnWarning)  # a constant column is left out
+            model = wc.tabular.pipeline(frame, k)
+        exp, labels = wc.explain(model, frame), said.shown(model.predict(frame))
+        facts = said.facts_of(exp, frame, labels, False)
+        verdict = said.check_command(model, frame, k, facts, folder)
+        assert verdict.false == []
+        assert verdict.n_claims > 20 * k
+        return check_all(exp, frame, labels, folder)
+
+    @pytest.mark.parametrize(("loader", "k"), [(load_iris, 2), (load_wine, 4), (load_breast_cancer, 6)])
+    def test_of_numbers(self, loader: Any, k: int, tmp_path: Path) -> None:
+        assert self.check_command(loader(as_frame=True).data, k, tmp_path) > 100
+
+    @pytest.mark.parametrize(("seed", "k", "missing"), [(0, 3, 0.0), (1, 10, 0.15), (2, 5, 0.4)])
+    def test_of_categories_dates_missing_values_and_a_constant(
+        self, seed: int, k: int, missing: float, tmp_path: Path
+    ) -> None:
+        frame = said.mixed(seed, 300, 4, missing)
+        assert self.check_command(frame, k, tmp_path) > 300
+
+    def test_of_single_precision(self, tmp_path: Path) -> None:
+        frame = said.blobs(3, 5, 6, "float32", shift=100.0)
+        model = make_pipeline(StandardScaler(), GaussianMixture(5, covariance_type="diag", random_state=0))
+        model.fit(frame)
+        assert check_all(wc.explain(model, frame), frame, model.predict(frame), tmp_path) > 300
+
+    def test_of_labels_with_noise(self, tmp_path: Path) -> None:
+        X, _ = stars()
+        X[::9, 0] += 1.5
+        frame = pd.DataFrame({"east": X[:, 0], "north": X[:, 1], "kind": np.where(X[:, 1] > 4, "a", "b")})
+        frame.loc[::7, "kind"] = None
+        frame.loc[X[:, 1] < -4, "kind"] = None
+        labels = DBSCAN(eps=0.8, min_samples=25).fit_predict(X)
+        assert set(labels) == {-1, 0, 1}
+        labels[:4] = labels[[1, 0, 3, 2]]  # the surrogate will not predict these
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", wc.FidelityWarning)
+            exp = wc.explain(labels, frame)
+        assert not exp.is_member.all()  # the surrogate does not predict all labels
+        assert check_all(exp, frame, labels, tmp_path, is_labels=True) > 50
+        noise = [each for each in wc.findings.statements(exp, 3) if each.cluster == "noise"]
+        assert {each.direction for each in noise} == {"far"}
+        assert "far" in str(exp.summary())
+
+    def test_of_files(self, tmp_path: Path) -> None:
+        """A column may be mostly missing in one cluster."""
+        frame = said.blobs(0, 4, 3)
+        model = KMeans(4, n_init=1, random_state=0).fit(frame)
+        (tmp_path / "in").mkdir()
+        pl.from_pandas(frame).write_parquet(tmp_path / "in" / "part.parquet")
+        found = wc.explain_dataset(model, tmp_path / "in", tmp_path / "out", output="summary").summary
+        exp = wc.explain(model, frame)
+        facts = said.facts_of(exp, frame, said.shown(model.predict(frame)), False)
+        assert found is not None
+        verdict = reference.check(facts, summaries=[str(found)])
+        assert (verdict.false, verdict.n_claims > 40) == ([], True)
+        assert str(found) == str(exp.summary())
+
+
+AGE = "age is lower (mean 21) than in cluster 1 (32)"
+SIDES = "age (mean 32) is above cluster 0 (21) and below cluster 2 (51)"
+CITY = "city is mostly Oslo (100%, against 50% in cluster 1)"
+OFTEN = "city is more often Rome (50%, against 0% in cluster 2)"
+DAY = "day is later (mean 2021-06-01) than in cluster 1 (2020-01-02)"
+SAME = "day has the same mean (2020-01-02) as in cluster 0 (2020-01-02)"
+PAY = "pay is mostly missing (100%, against 0% in cluster 0)"
+
+
+class TestTheCheckerFinds:
+    """Each kind of false claim, made by changing true text."""
+
+    @pytest.fixture
+    def facts(self) -> Any:
+        frame = pd.DataFrame(
+            {
+                "age": [20.0, 22.0, 30.0, 34.0, 50.0, 52.0],
+                "city": ["Rome", "Rome", "Oslo", "Rome", "Oslo", "Oslo"],
+                "day": pd.to_datetime(["2020-01-01", "2020-01-03"] * 2 + ["2021-06-01"] * 2),
+                "pay": [1.0, 2.0, np.nan, np.nan, 3.0, 4.0],
+            }
+        )
+        relevance = np.array(
+            [[3, 1, 1, 0], [3, 1, 1, 0], [1, -2, 1, 2], [1, 3, 1, 2], [4, 2, 0, 0], [4, 2, 0, 0]], dtype=float
+        )
+        return reference.Facts(frame, [0, 0, 1, 1, 2, 2], relevance.tolist(), None, [1, 1, 0, 2, 1, 1])
+
+    @pytest.mark.parametrize(
+        ("cluster", "true", "old", "new"),
+        [
+            (0, AGE, "lower", "higher"),
+            (0, AGE, "mean 21", "mean 22"),
+            (0, AGE, "(32)", "(31.9)"),
+            (0, AGE, "cluster 1 (32)", "cluster 2 (51)"),  # does not compete
+            (0, AGE, AGE, "age is the lowest"),
+            (0, AGE, AGE, "age is far from the clusters"),
+            (0, AGE, AGE, "age has the same mean (21) as in cluster 1 (32)"),
+            (1, SIDES, "(mean 32)", "(mean 31)"),
+            (1, SIDES, SIDES, "age (mean 32) is above cluster 2 (51) and below cluster 0 (21)"),
+            (2, CITY, "50%", "40%"),
+            (2, CITY, "100%", "99%"),
+            (2, CITY, "Oslo (100%", "Rome (0%"),
+            (2, CITY, "mostly", "more often"),
+            (1, OFTEN, OFTEN, "city is more often Oslo (50%, against 0% in cluster 0)"),  # speaks against it
+            (1, OFTEN, "0% in cluster 2", "100% in cluster 0"),
+            (2, DAY, "later", "earlier"),
+            (2, DAY, "06-01", "06-02"),
+            (1, SAME, SAME, "day is later (mean 2020-01-02) than in cluster 0 (2020-01-02)"),
+            (1, PAY, "100%", "90%"),
+            (1, PAY, PAY, "pay is lower (mean 1.5) than in cluster 0 (1.5)"),
+        ],
+    )
+    def test_in_statements(self, facts: Any, cluster: int, true: str, old: str, new: str) -> None:
+        assert reference.check(facts, statements=[(cluster, true)]).false == []
+        assert len(reference.check(facts, statements=[(cluster, true.replace(old, new, 1))]).false) >= 1
+
+    @pytest.mark.parametrize(
+        ("cluster", "true", "false"),
+        [
+            (0, "Lower age than cluster 1.", "Higher age than cluster 1."),
+            (0, "Lower age than cluster 1.", "Lower age than cluster 2."),  # does not compete
+            (0, "Lower age than cluster 1.", "Lower age, higher day than cluster 1."),
+            (0, "Lower age than cluster 1.", "Lower age."),
+            (0, "Lower age than cluster 1.", "Far from all clusters, mostly in age."),
+            (0, "Lower age than cluster 1.", "No feature sets it apart."),
+            (1, "age above cluster 0 and below cluster 2.", "age below cluster 0 and above cluster 2."),
+            (2, "day later than cluster 1.", "day earlier than cluster 1."),
+            (
+                2,
+                "Higher age than cluster 1; city mostly Oslo (100%, against 50% in cluster 1).",
+                "Higher age than cluster 1; city mostly Oslo (100%, against 60% in cluster 1).",
+            ),
+            (2, "Set apart by age.", "Set apart by pay."),  # does not speak for the cluster
+        ],
+    )
+    def test_in_sentences(self, facts: Any, cluster: int, true: str, false: str) -> None:
+        if "day later" in true:
+            facts.relevance = [[*row[:2], 1.0, row[3]] for row in facts.relevance]
+        assert reference.check(facts, sentences=[(cluster, true)]).false == []
+        assert len(reference.check(facts, sentences=[(cluster, false)]).false) >= 1
+
+    @pytest.mark.parametrize(
+        ("true", "false"),
+        [
+            ("0           2  age", "0           3  age"),
+            ("  60%", "  61%"),
+            ("   21  lower", "   20  lower"),
+            ("lower than in cluster 1 (32)", "higher than in cluster 1 (32)"),
+            ("lower than in cluster 1 (32)", "lower than in cluster 1 (33)"),
+            ("100%  mostly Rome", " 90%  mostly Rome"),
+            ("mostly Rome; 50% in cluster 1", "mostly Oslo; 50% in cluster 1"),
+            ("mostly Rome; 50% in cluster 1", "more often Rome; 50% in cluster 1"),
+            ("mostly Rome; 50% in cluster 1", "mostly Rome; 51% in cluster 1"),
+        ],
+    )
+    def test_in_tables(self, facts: Any, true: str, false: str) -> None:
+        table = (
+            "cluster  rows  feature  share                mean or frequency  compared with\n"
+            "-------  ----  -------  -----  ------------  -----------------  -----------------------------\n"
+            "0           2  age        60%  ++++++++++++                 21  lower than in cluster 1 (32)\n"
+            "               city       20%  ++++                       100%  mostly Rome; 50% in cluster 1\n"
+        )
+        assert reference.check(facts, summaries=[table]).false == []
+        assert true in table
+        assert len(reference.check(facts, summaries=[table.replace(true, false)]).false) >= 1
+
+    def test_in_commands_and_reports(self, facts: Any) -> None:
+        card = (
+            '<article class="card"><h3><bdi>Cluster 0</bdi></h3>'
+            '<p class="sentence">Lower age than cluster 1.</p><dd>2 <span class="dim">33%</span></dd>'
+            '<tr><th scope="row"><bdi>age</bdi> '
+            '<span class="direction"><bdi>lower than in cluster 1 (32)</bdi></span></th>'
+            '<td class="number">+60%</td><td class="number">21</td>'
+            '<td class="number">41.5</td></tr></article>'
+        )
+        verdict = reference.check(facts, reports=[card])
+        assert (verdict.false, verdict.n_claims) == ([], 10)
+        changes = [
+            ("Lower age", "Higher age"),
+            (">2 <", ">3 <"),
+            ("33%", "34%"),
+            ("lower than in", "higher than in"),
+        ]
+        for true, false in [*changes, ("+60%", "\u221260%"), (">21<", ">22<"), ("41.5", "41.6")]:
+            assert reference.check(facts, reports=[card.replace(true, false)]).false != []
+        assert reference.check(facts, commands=[self.printed("Lower")]).false == []
+        assert len(reference.check(facts, commands=[self.printed("Higher")]).false) == 1
+        assert len(reference.check(facts, commands=[self.printed("Lower", 5)]).false) == 1
+
+    def printed(self, word: str, size: int = 2) -> str:
+        return (
+            f"0 ({size} rows): {word} age than cluster 1.\n\n"
+            "cluster  rows  feature  share                mean  compared with\n"
+            "-------  ----  -------  -----  ------------  ----  -----------------\n"
+            "0           2  age        60%  ++++++++++++    21  lower than in cluster 1 (32)\n\n"
+        )
+
+
+class TestNumbersShown:
+    """Numbers that differ look different, as far as digits can show it."""
+
+    def test_means(self) -> None:
+        assert format_apart([5.01, 4.0]) == ["5.01", "4"]
+        assert format_apart([1124.2, 1124.4]) == ["1124.2", "1124.4"]
+        assert format_apart([999.7, 1000.2]) == ["999.7", "1000"]  # not 1e+03 and 1000
+        assert format_apart([0.1 + 0.2, 0.3]) == ["0.3", "0.3"]
+        assert format_apart([1e-17, -3.0]) == ["0", "-3"]
+        assert format_apart([1.00001, 1.00002, 5.0]) == ["1.00001", "1.00002", "5"]
+
+    def test_dates(self) -> None:
+        assert format_dates([0.0, 1.0]) == ["1970-01-01", "1970-01-02"]
+        assert format_dates([0.25, 0.375]) == ["1970-01-01 06:00", "1970-01-01 09:00"]
+        assert format_dates([0.0, float("nan")]) == ["1970-01-01", ""]
+
+    def test_frequencies(self) -> None:
+        assert format_frequencies([0.5, 0.25]) == ["50%", "25%"]
+        assert format_frequencies([0.501, 0.499]) == ["50.1%", "49.9%"]
+
+
+class TestWithoutOtherClusters:
+    def test_nothing_is_compared(self) -> None:
+        frame = pd.DataFrame({"age": [20.0, 21, 60, 61], "city": ["Rome", "Rome", "Oslo", None]})
+        exp = wc.explain(wc.tabular.pipeline(frame, 2), frame)
+        alone = exp[np.flatnonzero(exp.cluster == exp.cluster[0])]
+        texts = {each.feature: each.text for each in wc.findings.statements(alone)}
+        assert texts == {"age": "there is nothing to compare for age", "city": "city is mostly Rome (100%)"}
+        assert wc.findings.sentences(alone)[0] in (
+            "Set apart by age, city mostly Rome (100%).",
+            "Set apart by age.",
+            "city mostly Rome (100%).",
+        )
+        assert "against" not in str(alone.summary())
+
+    def test_the_statement_of_a_category_called_missing(self) -> None:
+        named = Statement(0, "pay", "missing", (1,), 0.6, (0.1,), 0.5, is_category=True)
+        assert named.word == "mostly missing"
+        assert named.is_frequency
+
+
+def test_statements_are_made_of_tables_only() -> None:
+    with pytest.raises(wc.InvalidInputError) as caught:
+        wc.findings.statements(None)  # type: ignore[arg-type]
+    assert str(caught.value) == (
+        "statements: exp must be the explanation of a table; got NoneType. For documents, use exp.summary()."
+    )
+    exp = wc.explain([[0.0], [1.0]], [[0.1], [0.9]])
+    with pytest.raises(wc.InvalidInputError, match="statements: n_features must be"):
+        wc.findings.statements(exp, 0)
+
+
+def described(exp: wc.Explanation, most_megabytes: float, most_seconds: float) -> Any:
+    """Return the frame of a summary; everything said must be made in bounded time and memory."""
+    tracemalloc.start()
+    start = time.perf_counter()
+    summary = exp.summary()
+    frame = summary.to_frame("pandas")
+    megabytes = tracemalloc.get_traced_memory()[1] / 2**20
+    tracemalloc.stop()
+    sentences, text = wc.findings.sentences(exp, summary), str(summary)
+    seconds = time.perf_counter() - start
+    assert len(sentences) == len(summary.clusters)
+    assert text.count("\n") >= len(summary.clusters)
+    assert megabytes < most_megabytes
+    assert seconds < most_seconds
+    assert "competitor_share" not in vars(exp.member_clusters)  # (G, K)
+    return frame
+
+
+@pytest.mark.slow
+class TestLargeSummaries:
+    """Limits are several times what is measured, since the machine may be busy."""
+
+    def test_of_twenty_thousand_columns(self) -> None:
+        rng = np.random.default_rng(0)
+        X = rng.normal(size=(60, 20_000)) + 3 * (np.arange(60) % 5)[:, None]
+        exp = wc.explain(KMeans(5, n_init=1, random_state=0).fit(X), X)
+        frame = described(exp, 120, 30)
+        assert len(frame) == 5 * 20_000
+
+    @pytest.mark.parametrize(("k", "most_megabytes"), [(2000, 60), (10_000, 150)])
+    def test_of_many_clusters(self, k: int, most_megabytes: float) -> None:
+        centers = np.random.default_rng(0).normal(size=(k, 4))
+        exp = wc.explain(centers, centers)
+        frame = described(exp, most_megabytes, 60)
+        assert len(frame) == 4 * k
+        first = frame[frame.cluster == 7].iloc[0]
+        assert float(first.mean_inside) == pytest.approx(
+            centers[7][list(exp.feature_names).index(first.feature)]
+        )
+
+
+def test_competitors_are_listed_without_a_table_of_all_pairs() -> None:
+    cluster, competitor = np.array([0, 0, 0, 2, 2, 1]), np.array([1, 2, 1, 0, 0, 2])
+    found = MemberClusters.of(cluster, competitor, np.array([True] * 5 + [False]), 3)
+    assert (found.codes.tolist(), found.size.tolist()) == ([0, 2], [3, 2])
+    assert [each.tolist() for each in found.competitors(0)] == [[1, 2], [2 / 3, 1 / 3]]
+    assert found.competitor_share.tolist() == [[0.0, 2 / 3, 1 / 3], [1.0, 0.0, 0.0]]
+    rivals, weights = found.rivals(np.array([True, False, True]))
+    assert rivals[:, 0].tolist() == [2, 0]
+    assert weights[:, 0].tolist() == [1 / 3, 1.0]
