@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from whycluster.clustering.surrogate import Surrogate
     from whycluster.core.errors import (
         ColumnWarning,
+        FewRowsWarning,
         FidelityWarning,
         FilesWarning,
         GradientWarning,
@@ -41,6 +42,7 @@ __version__ = "0.1.0"
 __all__ = [  # without deep: ``from whycluster import *`` has to work if torch is not installed
     "ColumnWarning",
     "Explanation",
+    "FewRowsWarning",
     "FidelityWarning",
     "FilesWarning",
     "GradientWarning",
@@ -104,6 +106,7 @@ _CONTENTS = {  # the table of contents: the module that defines each name, or th
     "MissingDependencyError": "core.errors",
     "FidelityWarning": "core.errors",
     "ColumnWarning": "core.errors",
+    "FewRowsWarning": "core.errors",
     "FilesWarning": "core.errors",
     "GradientWarning": "core.errors",
 }

@@ -521,7 +521,8 @@ def test_some_cells_as_an_explanation(cells: Any) -> None:
     np.testing.assert_allclose(exp.relevance, whole[mask], rtol=1e-4, atol=1e-5)
     assert (exp.cluster == "1").all()
     assert "1" in exp.summary().describe()
-    assert exp.describe(0).startswith(f"Row {cells.obs_names[mask][0]} is in cluster 1")
+    title = f"Row {cells.obs_names[mask][0]} (position {np.flatnonzero(mask)[0]}) is in cluster 1"
+    assert exp.describe(0).startswith(title)
     view = cells[:, :]
     turned = wc.explain_anndata(view, cells=[7, 3, 7])  # nothing is written, so a view is allowed
     np.testing.assert_allclose(turned.relevance, whole[[7, 3, 7]], rtol=1e-4, atol=1e-5)

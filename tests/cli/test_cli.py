@@ -268,7 +268,10 @@ def test_row_explains_one_row(wine: Path, capsys: pytest.CaptureFixture[str]) ->
 
 def test_row_asks_why_not_another_cluster(wine: Path, capsys: pytest.CaptureFixture[str]) -> None:
     common = ("row", wine, "--id", 1003, "--k", 3, "--ignore", "kind", "--quiet")
-    assert "Row 1003 is in cluster 2, not in 1: evidence -" in invoke(capsys, *common, "--target", 1)[1]
+    assert (
+        "Row 1003 (position 3) is in cluster 2, not in 1: evidence -"
+        in invoke(capsys, *common, "--target", 1)[1]
+    )
     assert "for 2 against 1" in invoke(capsys, *common, "--against", 1)[1]
     facts = json.loads(invoke(capsys, *common, "--json", "--top", 2)[1])
     assert (facts["id"], facts["cluster"], facts["competitor"]) == ("1003", 2, 0)
@@ -325,7 +328,7 @@ def test_row_by_number_or_by_another_column(
     code, out, _ = invoke(capsys, "row", wine, "--id", 3, "--k", 3, "--ignore", "kind,wine_id", "--quiet")
     assert out.startswith("Row 3 is in cluster 2")
     code, out, _ = invoke(capsys, "row", passengers, "--id", "Passenger 7", "--labels", "group", "--quiet")
-    assert (code, out.startswith("Row Passenger 7 is in cluster ")) == (0, True)
+    assert (code, out.startswith("Row Passenger 7 (position 7) is in cluster ")) == (0, True)
     common = ("row", passengers, "--k", 2, "--quiet")
     assert invoke(capsys, *common, "--id", "a", "--id-column", "nam")[2] == (
         "whycluster: --id-column must name columns of the table, such as name, ... (6 in total); got 'nam'.\n"
@@ -443,7 +446,7 @@ def test_an_identifier_keeps_its_leading_zeros(tmp_path: Path, capsys: pytest.Ca
     (tmp_path / "x.csv").write_text("customer_id,a,b\n" + lines)
     code, out, error = invoke(capsys, "row", tmp_path / "x.csv", "--id", "000042", "--k", 2)
     assert code == 0, error
-    assert out.startswith("Row 000042 is in cluster")
+    assert out.startswith("Row 000042 (position 42) is in cluster")
     assert invoke(capsys, "row", tmp_path / "x.csv", "--id", "42", "--k", 2, "--quiet") == (
         2,
         "",

@@ -112,7 +112,7 @@ def test_ambiguous_identifiers(tmp_path: Path, capsys: pytest.CaptureFixture[str
         f"whycluster: --id-column must name the column that identifies the rows: {problem}",
     )
     named = invoke(capsys, "row", *common, "--id", 5, "--id-column", "customer_id", "--quiet")[1]
-    assert named.startswith("Row 5 is in cluster")
+    assert named.startswith("Row 5 (position 4) is in cluster")
     names = pl.Series("name", [f"n{i}" for i in range(40)])
     frame.with_columns(pl.Series("customer_id", np.arange(40)), names).write_csv(common[0])
     assert (
@@ -209,7 +209,7 @@ def test_identifiers_keep_their_text(tmp_path: Path, capsys: pytest.CaptureFixtu
         assert invoke(capsys, "explain", *common, "--id", column, "--out", out) == (0, "", "")
         assert pl.read_parquet(out)[column].to_list() == expected
         _, text, _ = invoke(capsys, "row", *common, "--id-column", column, "--id", expected[0])
-        assert text.startswith(f"Row {expected[0]} is in cluster")
+        assert text.startswith(f"Row {expected[0]} (position 0) is in cluster")
 
 
 def test_no_note_on_rows_without_identifiers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

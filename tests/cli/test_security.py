@@ -271,7 +271,7 @@ def test_durations_identify_rows(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert pl.read_csv(tmp_path / "o.csv")["t"].to_list() == [str(time) for time in times]
     assert pl.read_parquet(tmp_path / "o.parquet")["t"].to_list() == times
     _, text, _ = invoke(capsys, "row", *common, "--id-column", "t", "--id", "0:00:07")
-    assert text.startswith("Row 0:00:07 is in cluster")
+    assert text.startswith("Row 0:00:07 (position 7) is in cluster")
 
 
 ROOT = Path(__file__).parents[2]

@@ -630,7 +630,7 @@ def test_results_on_a_mixed_frame(name: str, make: Any) -> None:
             assert value == expected or (pd.isna(value) and pd.isna(expected))
     text = exp.describe(4, n_features=8)
     assert "rare" in text
-    assert text.startswith("Row person 4 is" if given is X else "Row 4 is")
+    assert text.startswith("Row person 4 (position 4) is" if given is X else "Row 4 is")
     assert repr(exp) == str(exp).splitlines()[0]
     frame = exp.to_frame()
     assert list(frame.columns) == ["cluster", "competitor", "evidence", *COLUMNS]

@@ -85,8 +85,8 @@ def test_rows_keep_their_names_in_the_features(
     exp: Any = wc.explain(table_model, named)
     assert exp.features.to_frame().index.equals(named.index)
     assert exp.features[[5, 2]].to_frame().index.tolist() == ["bottle 5", "bottle 2"]
-    assert exp.describe(7).startswith("Input bottle 7 is in cluster")
-    assert exp.features.describe(7).startswith("Row bottle 7 is in cluster")
+    assert exp.describe(7).startswith("Input bottle 7 (position 7) is in cluster")
+    assert exp.features.describe(7).startswith("Row bottle 7 (position 7) is in cluster")
     plain: Any = wc.explain(table_model, wine.to_numpy())
     np.testing.assert_allclose(exp.features.relevance, plain.features.relevance, rtol=1e-4, atol=1e-5)
 

@@ -110,7 +110,7 @@ def test_values_and_names_are_the_users(people: pd.DataFrame, prototypes: Any) -
     assert list(frame.index) == list(people.index)
     assert list(frame.columns) == ["cluster", "competitor", "evidence", *people.columns]
     told = exp.describe(0)
-    assert told.startswith("Row p0 is in cluster")
+    assert told.startswith("Row p0 (position 0) is in cluster")
     assert str(people["region"].iloc[0]) in told
     assert str(top.to_frame()["value_1"].iloc[0]) == str(top.value[0, 0])
     assert exp[3:5].top(2).value.shape == (2, 2)

@@ -455,7 +455,7 @@ def test_all_fields_of_an_explanation_are_restored(tmp_path: Path) -> None:
         assert_same(np.asarray(getattr(loaded, name)), np.asarray(getattr(exp, name)))
     assert state(loaded.energy) == state(exp.energy)
     assert_same(loaded.data, exp.data)
-    assert loaded.describe(0).startswith("Row H is in")
+    assert loaded.describe(0).startswith("Row H (position 7) is in")
     assert loaded.describe(1) == exp.describe(1)
 
 

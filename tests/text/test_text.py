@@ -672,7 +672,7 @@ def test_documents_in_any_column(pipeline: Any, series: Any, library: str) -> No
     np.testing.assert_array_equal(np.asarray(frame["relevance"]), expected.to_frame()["relevance"])
     assert exp[3].words(0) == expected.words(3)
     if isinstance(exp.data, pd.Series) and exp.data.index[0] == "id0":
-        assert exp.describe(4).startswith("Document id4 is")
+        assert exp.describe(4).startswith("Document id4 (position 4) is")
         assert frame["document"][0] == "id0"
         assert exp.top().to_frame().index[4] == "id4"
     np.testing.assert_array_equal(wc.neuralize(pipeline).assign(series(DOCUMENTS)), expected.cluster)

@@ -6,7 +6,7 @@ In reading order:
 - `explain`, `row`, `compare`, `report`, `evaluate`, `verify`, `demo`, `models`: one module per command
 - `folder`, `sampling`: ``explain`` for folders of files, which clusters a sample of their rows
 - `clustering`: the options, columns and clusters of a table
-- `reading`, `writing`: read tables from files and write them to files
+- `reading`, `writing`: read tables from files and write them to files; `naming`: names from a file
 - `formatting`, `output`: format results as text or JSON and print them
 """
 

@@ -6,11 +6,13 @@ import difflib
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 import polars as pl
 
+from whycluster.cli.naming import read_names
 from whycluster.cli.reading import TableFile, check_text, code_notes, read
 from whycluster.clustering.labels import fit_surrogate
 from whycluster.core.arrays import Codes
@@ -18,6 +20,7 @@ from whycluster.core.errors import ColumnWarning, FidelityWarning, InvalidInputE
 from whycluster.data import display
 from whycluster.data.column_checks import LIKE_IDENTIFIER, ClassifiedColumns, classify_columns
 from whycluster.data.files import is_utf8
+from whycluster.data.labels import as_labels
 from whycluster.data.progress import Progress
 from whycluster.data.settings import spelled_as
 from whycluster.explanations.explanation import Explanation
@@ -46,6 +49,7 @@ class CommandOptions:
     columns : the columns to use for clustering; if empty, all columns are used
     ignore : the columns to leave out
     id : the column that identifies the rows, or None if unknown
+    names : the file that maps clusters to names, or None
     seed : the random seed
     id_option : the option that sets ``id``, for messages
     """
@@ -56,6 +60,7 @@ class CommandOptions:
     columns: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
     id: str | None = None
+    names: Path | None = None
     seed: int = 0
     id_option: str = "--id"
 
@@ -79,6 +84,7 @@ class CommandOptions:
         format_options = {name: given[name] for name in ("decimal", "encoding", "missing", "sheet")}
         file = TableFile(given["file"], delimiter, **format_options, id=id_column)
         rest = {name: given[name] for name in ("k", "labels", "columns", "ignore", "seed")}
+        rest["names"] = given.get("names")
         return cls(file, id=id_column, id_option=id_option, **rest)
 
 
@@ -232,6 +238,10 @@ def cluster_frame(frame: pl.DataFrame, options: CommandOptions, step: int = 1) -
         warnings.simplefilter("ignore", FidelityWarning)  # the findings include this warning
         warnings.simplefilter("always", ColumnWarning)
         network, labels, description = find_clusters(columns, frame, options)
+    if options.names is not None:
+        names = read_names(options.names, network.labels.tolist())
+        network = network.rename(names)
+        labels = labels if labels is None else as_labels([names.get(each, each) for each in labels.tolist()])
     notes += [str(warning.message).split(": ", 1)[-1] for warning in caught]
     ids, id_problem = _find_ids(frame, left_out, options)
     notes += [f"rows are numbered from 0: {id_problem}"] * bool(id_problem)

@@ -67,6 +67,12 @@ _table_options = _combine(
     _column_option("--labels", "labels", "Explain the clusters in this column instead of creating new ones."),
     _repeatable_option("--columns", "COLUMNS", "Cluster by these columns only (comma-separated)."),
     _repeatable_option("--ignore", "COLUMNS", "Leave out these columns (comma-separated)."),
+    click.option(
+        "--names",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="CSV or JSON file with a name for each cluster (not for results in a folder).",
+    ),
 )
 _reading_options = _combine(
     click.option(

@@ -27,6 +27,8 @@ from whycluster.data import display, progress
 def explain(*, model: Path | None, invalid: str, durable: bool, **given: Any) -> None:
     """Explain a single table or the files in a folder."""
     if is_folder(given["file"], given["out"]):
+        if given["names"] is not None:
+            raise InvalidInputError("--names does not work with results in a folder. Set --out to a file.")
         explain_folder(model=model, invalid=invalid, durable=durable, **given)
         return
     folder_options = {

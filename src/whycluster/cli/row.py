@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from whycluster.cli.clustering import CommandOptions, parse_names, read_query
 from whycluster.cli.formatting import cluster_and_note, to_json
 from whycluster.cli.output import print_result
 from whycluster.core.errors import InvalidInputError
 from whycluster.explanations.counterfactual import Counterfactual
 from whycluster.explanations.explanation import Explanation
+from whycluster.explanations.story import contrast, evidence_rank
 
 
 def row(
@@ -32,19 +31,19 @@ def row(
         raise InvalidInputError("--to works only with new clusters. Remove --labels.")
     _check_needs_to(to, {"--within": within, "--hold": hold})
     position = clustered.position(name)
-    exp = clustered.explain(np.array([position]), **read_query(clustered.network, given))
+    exp = clustered.explain(**read_query(clustered.network, given))
     destination = clustered.find_cluster(to, "--to")
-    if to is not None and destination == exp.assigned[0]:
+    if to is not None and destination == exp.assigned[position]:
         raise InvalidInputError(f"--to must be a different cluster; the row is already in {to}.")
     change = None
     if to is not None:
         columns = _changeable(clustered.rows.columns, within, hold)
         change = clustered.explain().counterfactual(position, destination, within=columns)
     if as_json:
-        facts = _row_facts(name, exp, top)
+        facts = _row_facts(name, exp, position, top)
         print_result(to_json(facts if change is None else facts | _change_facts(change)))
     else:
-        print_result(exp.describe(0, top) + ("" if change is None else f"\n\n{change.describe(top)}"))
+        print_result(exp.describe(position, top) + ("" if change is None else f"\n\n{change.describe(top)}"))
 
 
 def _check_needs_to(to: str | None, options: dict[str, Sequence[str]]) -> None:
@@ -69,9 +68,16 @@ def _change_facts(change: Counterfactual) -> dict[str, Any]:
     return {"to": change.to, "distance": change.distance, "changes": changes, "held": change.held}
 
 
-def _row_facts(name: str, exp: Explanation, top: int) -> dict[str, Any]:
+def _row_facts(name: str, every: Explanation, position: int, top: int) -> dict[str, Any]:
+    exp, rank, against = every[position], evidence_rank(every, position), contrast(every, position)
     best = exp.top(top)
+    columns = exp.strongest_features(top)[0]
     cells = zip(best.feature[0], best.value[0], best.relevance[0], strict=True)
+    features = [{"feature": f, "value": v, "relevance": r} for f, v, r in cells]
+    if against is not None:
+        features = [
+            {**each, "against_competitor": against[i]} for each, i in zip(features, columns, strict=True)
+        ]
     return {
         "id": name,
         "cluster": exp.cluster[0],
@@ -79,5 +85,6 @@ def _row_facts(name: str, exp: Explanation, top: int) -> dict[str, Any]:
         "competitor": exp.competitor[0],
         "evidence": exp.evidence[0],
         "residual": exp.residual[0],
-        "features": [{"feature": f, "value": v, "relevance": r} for f, v, r in cells],
+        "rank": None if rank is None else rank._asdict(),
+        "features": features,
     }

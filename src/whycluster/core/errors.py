@@ -39,6 +39,10 @@ class FilesWarning(UserWarning):
     """Some files in a folder cannot be read or are not used; the message names one of them."""
 
 
+class FewRowsWarning(UserWarning):
+    """Quantities that all rows share were measured on fewer than ten rows per cluster."""
+
+
 class GradientWarning(UserWarning):
     """For an operation without an LRP rule, its gradient was used instead, so relevance may not add up."""
 

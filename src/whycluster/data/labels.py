@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -109,6 +109,28 @@ class Labels:
             return False
         # True is not cluster 1
         return not isinstance(label, bool) or any(isinstance(name, bool) for name in self.names.tolist())
+
+
+def renamed(labels: NDArray[Any], names: Any, where: str) -> NDArray[Any]:
+    """Return the labels with other names for some of them; the names must be unique."""
+    if not isinstance(names, Mapping):
+        raise InvalidInputError(
+            f"{where}: names must map clusters to names, as in {{0: 'Loyal'}}; got {type(names).__name__}."
+        )
+    known = labels.tolist()
+    for label, name in names.items():
+        if label not in known:
+            listed = ", ".join(map(repr, known[:10])) + ", ..." * (len(known) > 10)
+            raise InvalidInputError(f"{where}: names must be of the clusters {listed}; got {label!r}.")
+        if not isinstance(name, str) or not name.strip():
+            raise InvalidInputError(f"{where}: a name must be text; got {name!r} for cluster {label!r}.")
+    new = [names.get(label, label) for label in known]
+    again = next((name for place, name in enumerate(new) if name in new[:place]), None)
+    if again is not None:
+        raise InvalidInputError(
+            f"{where}: each cluster must have its own name; {again!r} would name several clusters."
+        )
+    return as_labels(new)
 
 
 def read_labels(labels: Any, n_rows: int, where: str) -> tuple[Codes, NDArray[Any]]:

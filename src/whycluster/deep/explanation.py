@@ -16,7 +16,7 @@ from whycluster.core.errors import InvalidInputError
 from whycluster.data import registry
 from whycluster.data.opening import column_names, open_table
 from whycluster.explanations.base import BaseExplanation
-from whycluster.explanations.explanation import Explanation
+from whycluster.explanations.explanation import Explanation, summarize_features
 from whycluster.explanations.formatting import Line, format_lines, rest
 from whycluster.explanations.summary import Summary
 
@@ -149,7 +149,7 @@ class DeepExplanation(BaseExplanation):
         rows = self._inputs
         if hasattr(rows, "detach"):
             rows = rows.detach().cpu().double().numpy()
-        return self._summarized(open_table(rows, where="summary"), self.relevance)
+        return summarize_features(self, open_table(rows, where="summary"), self.relevance)
 
     def __repr__(self) -> str:
         n = len(self)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -18,16 +18,18 @@ from whycluster.core.attribution import Attribution, CodedQuery
 from whycluster.core.energies import Energy
 from whycluster.core.errors import InvalidInputError
 from whycluster.core.rules import CONTRAST
-from whycluster.data import display, registry
+from whycluster.data import registry
 from whycluster.data.absent_table import AbsentTable
 from whycluster.data.arrays import row_positions
 from whycluster.data.frames import build_frame, unique_name
+from whycluster.data.labels import renamed
 from whycluster.data.table import Table
 from whycluster.explanations.claims import Claim, unattributed_lines
 from whycluster.explanations.fidelity import Fidelity
 from whycluster.explanations.formatting import Line
 from whycluster.explanations.members import MemberClusters
-from whycluster.explanations.summary import ClusterSummary, Summary, summarize
+from whycluster.explanations.row_access import RowAccess
+from whycluster.explanations.summary import ClusterSummary
 from whycluster.explanations.unchanged import is_unchanged
 
 if TYPE_CHECKING:
@@ -39,7 +41,7 @@ _ROWS_SHOWN = 3  # number of rows shown when an explanation is printed
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class BaseExplanation(ABC):
+class BaseExplanation(RowAccess):
     """The claim about every row: its cluster, the strongest competitor, and the evidence for the cluster.
 
     Subclasses add the relevance that supports the claim, for features or words.
@@ -197,32 +199,22 @@ class BaseExplanation(ABC):
 
     def __str__(self) -> str:
         """Return the first rows as text, with signed bars for their strongest features."""
-        parts = [repr(self), *(self.describe(row) for row in range(min(len(self), _ROWS_SHOWN)))]
+        parts = [repr(self), *(self[row].describe() for row in range(min(len(self), _ROWS_SHOWN)))]
         if len(self) > _ROWS_SHOWN:
             parts.append(f"... and {len(self) - _ROWS_SHOWN} more {self.noun.lower()}s")
         return "\n\n".join(parts)
 
-    def row_name(self, row: int = 0) -> Hashable:
-        """Return a row's name in the data's index or in `row_names`, or its position if it has no name."""
-        return self.names_of_rows([row])[0]
-
-    def names_of_rows(self, rows: Iterable[int]) -> list[Hashable]:
-        """Return the names of some rows; see `row_name`."""
-        index, given, positions = self.table.index, self.row_names, self.positions
-        names: list[Hashable] = []
-        for row in rows:
-            name = None if index is None else index[row]
-            if name is None:
-                position = row if positions is None else int(positions[row])
-                name = None if given is None else given[position]
-                name = position if name is None else name
-            names.append(name)
-        return names
+    def rename(self, names: Mapping[Any, str]) -> Self:
+        """Return the explanation with other names for some clusters: ``exp.rename({0: "Loyal"})``."""
+        labels, fidelity = renamed(self.labels, names, "rename"), self.fidelity
+        if fidelity is not None:
+            fidelity = replace(fidelity, labels=renamed(fidelity.labels, names, "rename"))
+        return replace(self, labels=labels, fidelity=fidelity)
 
     def claim(self) -> str:
         """Return the claim about a single row as a sentence."""
         claim = Claim(
-            f"{self.noun} {display.clean(str(self.row_name()))}",
+            f"{self.noun} {self.row_title()}",
             self.cluster[0],
             self.competitor[0],
             self.assigned[0],
@@ -245,23 +237,6 @@ class BaseExplanation(ABC):
         }
         columns.update({name: relevance[:, i] for i, name in enumerate(names)})
         return build_frame(columns, self.data, backend, "to_frame")
-
-    def _summarized(self, table: Table, relevance: NDArray[Any]) -> Summary:
-        """Return the summary of each cluster, given the relevance, (n, d), of the columns of a table."""
-        explained, note = self.is_member, ""
-        if self.fidelity is not None and not explained.all():
-            n = int((~explained).sum())
-            without_members = self.labels[np.setdiff1d(self.cluster_codes, self.cluster_codes[explained])]
-            lost = ", ".join(display.clean(str(label)) for label in without_members)
-            note = f"Without the relevance of {display.count(n, 'row')} whose label the surrogate does not "
-            note += f"predict, including all rows of {lost}." if lost else "predict."
-        rows = self.cluster_codes if self.fidelity is not None else self.assigned_codes
-        return summarize(
-            table, relevance, rows, explained, self.member_clusters, self.labels, self.data, note
-        )
-
-    def __iter__(self) -> Iterator[Self]:
-        return (self[row] for row in range(len(self)))
 
     def __getitem__(self, rows: Any) -> Self:
         """Return the explanation of some rows, given by an index, a list of indices, a slice or a mask."""

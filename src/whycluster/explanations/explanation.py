@@ -6,6 +6,7 @@ from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from html import escape
+from textwrap import fill
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,11 +20,17 @@ from whycluster.data.absent_table import AbsentTable
 from whycluster.data.arrays import is_real, strongest
 from whycluster.data.frames import as_column, build_frame
 from whycluster.data.labels import Labels
+from whycluster.data.table import Table
+from whycluster.explanations import story
 from whycluster.explanations.base import BaseExplanation
 from whycluster.explanations.changeable_row import SeenValues
+from whycluster.explanations.comparisons import Comparisons
 from whycluster.explanations.counterfactual import Counterfactual, find
 from whycluster.explanations.formatting import Line, format_lines, rest
-from whycluster.explanations.summary import Summary
+from whycluster.explanations.naming import propose_names
+from whycluster.explanations.summary import Summary, summarize
+
+_WIDTH = 99  # characters per line
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -117,24 +124,74 @@ class Explanation(BaseExplanation):
         counts = f"{n} row{'s' * (n != 1)}, {d} feature{'s' * (d != 1)}, {len(self.labels)} clusters"
         return f"<Explanation of {counts} ({self._how()})>"
 
-    def describe(self, row: int = 0, n_features: int = 6) -> str:
-        """Return the explanation of one row as text: the claim and the strongest features."""
+    def describe(self, row: int = 0, n_features: int = 6, *, label: Hashable | None = None) -> str:
+        """Return the explanation of one row as text: the claim, how clear it is, and the strongest features.
+
+        The mean of a cluster is called typical of it. For three or more clusters, the last column splits the
+        same evidence for the strongest competitor alone.
+
+        Parameters
+        ----------
+        row : the position of the row
+        n_features : the number of features to list
+        label : the name of the row in the data's index, instead of its position
+        """
+        if label is not None:
+            row = self._position_of(label)
         if not isinstance(row, (int, np.integer)):
             raise InvalidInputError(f"describe: row must be a single integer position; got {row!r}.")
-        one = self[row]
-        lines = one.lines(n_features)
-        return f"{one.claim()}\n{format_lines(lines, ['feature', 'value', 'relevance'])}"
+        row = range(len(self))[row] if -len(self) <= row < len(self) else row
+        one, heads = self[row], ["feature", "value", "relevance"]
+        if isinstance(self.table, AbsentTable):
+            return f"{one.claim()}\n{format_lines(one.lines(n_features), heads)}"
+        against = story.contrast(self, row)
+        lines = one.lines(n_features, against)
+        if against is not None:
+            heads.append(f"against {display.format_name(one.competitor[0])}")
+        relevance = one.relevance[0] if against is None else against
+        sentences = [story.rank_sentence(self, row)]
+        if self.positions is None and one.is_member[0]:  # otherwise, not all rows of the clusters are known
+            sentences.append(story.typical_sentence(self, row, self._compared, relevance))
+        notes = [] if against is None else story.sharing_sentences(self, row)
+        wrapped = ["\n".join(fill(text, _WIDTH) for text in some if text) for some in (sentences, notes)]
+        parts = [one.claim(), wrapped[0], format_lines(lines, heads), wrapped[1]]
+        return "\n".join(part for part in parts if part)
 
-    def lines(self, n: int) -> list[Line]:
-        """Return lines for the ``n`` strongest features of a single row, and one line for all others."""
+    def _position_of(self, label: Hashable) -> int:
+        places = self.loc.positions_of(label)
+        if len(places) > 1:
+            raise InvalidInputError(
+                f"describe: label must be the name of one row; {len(places)} rows are named {label!r}, at "
+                f"the positions {display.cut(places)}. Pass one of these positions as row."
+            )
+        return places[0]
+
+    @cached_property
+    def _compared(self) -> Comparisons:
+        """The means and frequencies of all clusters."""
+        return self.summary().compared
+
+    def lines(self, n: int, against: Floats | None = None) -> list[Line]:
+        """Return lines for the ``n`` strongest features of a single row, and one line for all others.
+
+        ``against`` is (d,), the relevance against one competitor, to show beside.
+        """
         top = self.top(n)
         cells = zip(top.feature[0], top.value[0], top.relevance[0], strict=True)
         largest = float(np.abs(top.relevance).max())
         # Dropped columns have relevance 0 and are not listed.
         lines = [Line(str(f), display.format_value(v), float(r)) for f, v, r in cells if r or not largest]
-        left = np.delete(self.relevance[0], strongest(self.relevance, len(lines))[0])
+        listed = strongest(self.relevance, len(lines))[0]
+        left = np.delete(self.relevance[0], listed)
         lines += rest(left.size, "feature", "", float(left.sum()))
-        return lines + self.unattributed(largest, "feature")
+        lines += self.unattributed(largest, "feature")
+        if against is None:
+            return lines
+        beside = [*against[listed].tolist(), float(np.delete(against, listed).sum())][
+            : len(listed) + bool(left.size)
+        ]
+        beside += [float(self.evidence[0]) - float(against.sum())] * (len(lines) - len(beside))
+        return [line._replace(against=value) for line, value in zip(lines, beside, strict=True)]
 
     def _repr_html_(self) -> str:
         """Return the clusters and the first rows as HTML for a notebook, or as text if there are no data."""
@@ -175,7 +232,16 @@ class Explanation(BaseExplanation):
         Rows are not counted if they are explained for a cluster that they are not in ("why not?"), if they
         are explained against their own cluster, or if the surrogate does not predict their label.
         """
-        return self._summarized(self.unchanged_table("summary"), self.relevance)
+        return summarize_features(self, self.unchanged_table("summary"), self.relevance)
+
+    def names(self) -> dict[Any, str]:
+        """Propose a short, unique name for each cluster, such as "high income, low age"; see `rename`.
+
+        A name says "high" or "low" only if the cluster's mean is above or below both the mean of all other
+        rows and the means of the clusters that the feature sets it apart from. It names a category only if
+        most rows of the cluster have it.
+        """
+        return propose_names(self.summary())
 
     def counterfactual(
         self,
@@ -271,3 +337,16 @@ class Explanation(BaseExplanation):
             feature_names=[str(name) for name in self.feature_names],
             output_names=None,
         )
+
+
+def summarize_features(exp: BaseExplanation, table: Table, relevance: NDArray[Any]) -> Summary:
+    """Return the summary of each cluster, given the relevance, (n, d), of the columns of a table."""
+    explained, note = exp.is_member, ""
+    if exp.fidelity is not None and not explained.all():
+        n = int((~explained).sum())
+        without_members = exp.labels[np.setdiff1d(exp.cluster_codes, exp.cluster_codes[explained])]
+        lost = ", ".join(display.clean(str(label)) for label in without_members)
+        note = f"Without the relevance of {display.count(n, 'row')} whose label the surrogate does not "
+        note += f"predict, including all rows of {lost}." if lost else "predict."
+    rows = exp.cluster_codes if exp.fidelity is not None else exp.assigned_codes
+    return summarize(table, relevance, rows, explained, exp.member_clusters, exp.labels, exp.data, note)

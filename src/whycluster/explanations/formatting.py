@@ -20,12 +20,14 @@ class Line(NamedTuple):
     value : its value in a row, its direction in a cluster, or ""
     relevance : its relevance, or its share of the total relevance
     single : whether the line is about one feature, not about several features or none
+    against : its relevance against one competitor, or None if this is not shown
     """
 
     name: str
     value: str
     relevance: float
     single: bool = True
+    against: float | None = None
 
 
 def rest(n_left: int, noun: str, value: str, relevance: float) -> list[Line]:
@@ -39,16 +41,19 @@ def format_lines(lines: Sequence[Line], heads: Sequence[str], first: str = "") -
     Parameters
     ----------
     lines : the lines
-    heads : the headings of name, value and relevance; if there are only two, values are left out
+    heads : the headings of name, value and relevance, and of the relevance against one competitor if that is
+        shown; if there are only two, values are left out
     first : a remark for the first row of the table
     """
     largest = max((abs(line.relevance) for line in lines if line.single), default=0.0)
-    cells = [[first, *[""] * len(heads)]] if first else []
+    cells = [[first, *[""] * len(heads)]] if first else []  # one cell more than headings, for the bar
     for line in lines:
-        texts = [line.name, line.value] if len(heads) == 3 else [line.name]
+        texts = [line.name, line.value] if len(heads) > 2 else [line.name]
         bar = display.bar(line.relevance, largest if line.single else 0.0)
-        cells.append([*texts, f"{line.relevance:.3g}", bar])
-    return display.table([*heads, ""], cells, align="<>><" if len(heads) == 3 else "<><")
+        beside = [] if line.against is None else [f"{line.against:.3g}"]
+        cells.append([*texts, f"{line.relevance:.3g}", bar, *beside])
+    align = {2: "<><", 3: "<>><", 4: "<>><>"}[len(heads)]
+    return display.table([*heads[:3], "", *heads[3:]], cells, align)
 
 
 def list_clusters(names: Sequence[str]) -> str:

@@ -102,8 +102,8 @@ class Statement(NamedTuple):
         if self.direction == BETWEEN:
             words = _OF_DATES if self.is_date else {}
             sides = zip(_SIDES, (self.above, self.below), strict=True)
-            return ", ".join(f"{words.get(w, w)} {list_clusters(display.format_names(s))}" for w, s in sides)
-        than, labels = "as" if self.direction == SAME else "than", display.format_names(self.against)
+            return ", ".join(f"{words.get(w, w)} {list_clusters(display.format_items(s))}" for w, s in sides)
+        than, labels = "as" if self.direction == SAME else "than", display.format_items(self.against)
         return f"{self.word} {than} in {join_words(labels)}"
 
     @property
@@ -147,7 +147,7 @@ class Statement(NamedTuple):
 
 def _with_values(clusters: Sequence[Any], texts: Sequence[str]) -> str:
     """Return clusters with their values: "cluster 3 (31.4)", or "clusters 1 (4.2) and 3 (31.4)"."""
-    names = [f"{name} ({text})" for name, text in zip(display.format_names(clusters), texts, strict=True)]
+    names = [f"{name} ({text})" for name, text in zip(display.format_items(clusters), texts, strict=True)]
     if any(noise_mask(clusters)):
         return join_words(names)
     return f"cluster{'s' * (len(names) > 1)} {join_words(names)}"
@@ -155,7 +155,7 @@ def _with_values(clusters: Sequence[Any], texts: Sequence[str]) -> str:
 
 def in_clusters(clusters: Sequence[Any], texts: Sequence[str]) -> str:
     """Return frequencies with their clusters: "31% in cluster 3 and 12% in cluster 1"."""
-    shown = display.format_names(clusters)
+    shown = display.format_items(clusters)
     named = [cluster_name(c, name) for c, name in zip(clusters, shown, strict=True)]
     return join_words([f"{text} in {name}" for name, text in zip(named, texts, strict=True)])
 
@@ -234,7 +234,7 @@ def headline(statements: Sequence[Statement], is_noise: bool) -> str:
 
 def _phrase(statement: Statement, name: str) -> tuple[str, str, str]:
     """Return the words before the name, the name, and the words after it, which features may share."""
-    clusters = list_clusters(display.format_names(statement.against)) if statement.against else ""
+    clusters = list_clusters(display.format_items(statement.against)) if statement.against else ""
     if statement.is_frequency:
         own, *others = statement.texts
         return "", f"{name} {statement.word} ({own}{_elsewhere(statement.against, others)})", ""
@@ -243,7 +243,7 @@ def _phrase(statement: Statement, name: str) -> tuple[str, str, str]:
     if statement.direction == SAME:
         return "same mean of", name, f"as {clusters}"
     if statement.direction == BETWEEN:
-        sides = (list_clusters(display.format_names(side)) for side in (statement.above, statement.below))
+        sides = (list_clusters(display.format_items(side)) for side in (statement.above, statement.below))
         words = _OF_DATES if statement.is_date else {}
         above, below = (f"{words.get(word, word)} {side}" for word, side in zip(_SIDES, sides, strict=True))
         return "", name, f"{above} and {below}"

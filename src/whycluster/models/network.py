@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -23,11 +23,11 @@ from whycluster.core import outputs
 from whycluster.core.attribution import CodedQuery, attribute
 from whycluster.core.energies import Energy
 from whycluster.core.errors import InvalidInputError, MissingDependencyError, UnsupportedModelError
-from whycluster.core.rules import CONTRAST, DEFAULT_RULE, RULES, SOFT
+from whycluster.core.rules import CONTRAST, DEFAULT_RULE, RULES, SEQUENTIAL, SOFT
 from whycluster.data import registry
 from whycluster.data.arrays import is_dask, is_real
 from whycluster.data.frame_table import ColumnNames
-from whycluster.data.labels import Labels
+from whycluster.data.labels import Labels, renamed
 from whycluster.data.mixed_table import MixedTable
 from whycluster.data.opening import column_names, open_table
 from whycluster.data.settings import setting
@@ -35,6 +35,7 @@ from whycluster.data.table import Table
 from whycluster.data.validation import invalid_choice
 from whycluster.explanations.base import BaseExplanation
 from whycluster.explanations.explanation import Explanation
+from whycluster.explanations.few_rows import ENOUGH, warn_of_few_rows
 from whycluster.explanations.fidelity import Fidelity
 from whycluster.models.verification import Verification
 
@@ -254,6 +255,16 @@ class Network(ABC):
         nameless.feature_names = None
         return nameless
 
+    def rename(self, names: Mapping[Any, str]) -> Network:
+        """Return the network with other names for some clusters: ``network.rename({0: "Loyal"})``."""
+        network = copy(self)
+        vars(network).pop("codes", None)
+        network.labels = renamed(self.labels, names, "rename")
+        if network.fidelity is not None:
+            labels = renamed(network.fidelity.labels, names, "rename")
+            network.fidelity = replace(network.fidelity, labels=labels)
+        return network
+
     @property
     def n_clusters(self) -> int:
         """K, the number of clusters."""
@@ -331,6 +342,9 @@ class Network(ABC):
             )
         if self.fidelity is not None:
             self.fidelity.warn_if_low()
+        measures = coded.rule != CONTRAST and (coded.beta is None or coded.rule == SEQUENTIAL)
+        if measures and asked.background is None and explanation.evidence.size < ENOUGH * len(self.labels):
+            warn_of_few_rows(explanation, coded.rule)
         return replace(explanation, model=self.model)  # type: ignore[no-any-return]  # or a TextExplanation
 
     def explain_rows(

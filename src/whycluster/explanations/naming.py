@@ -1,0 +1,64 @@
+"""Short names for clusters, made from statements."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from whycluster.data.display import format_items, format_name
+from whycluster.data.labels import NOISE, is_noise
+from whycluster.explanations.statements import HIGHER, LOWER, MISSING, Statement
+from whycluster.explanations.summary import Summary
+
+_N_WORDS = 2  # the number of features in a name, if that makes it unique
+_MOST_WORDS = 4
+_CONSIDERED = 12  # the number of features from which names are made
+
+
+def propose_names(summary: Summary) -> dict[Any, str]:
+    """Return a short, unique name for each cluster, such as "high income, low age".
+
+    A name says "high" or "low" only if the cluster's mean is above or below both the mean of all other rows
+    and the means of the clusters that the feature sets it apart from. It names a category only if most rows
+    of the cluster have it.
+    """
+    words = {label: _words(summary, group) for group, label in enumerate(summary.clusters.tolist())}
+    n_words = dict.fromkeys(words, _N_WORDS)
+    for _ in range(_MOST_WORDS - _N_WORDS):
+        counts = Counter(", ".join(words[label][:n]) for label, n in n_words.items())
+        for label, n in n_words.items():
+            n_words[label] = n + (counts[", ".join(words[label][:n])] > 1)
+    names = {label: ", ".join(words[label][:n]) for label, n in n_words.items()}
+    counts = Counter(names.values())
+    return {
+        label: NOISE if is_noise(label) else _unique(name, label, counts[name])
+        for label, name in names.items()
+    }
+
+
+def _unique(name: str, label: Any, count: int) -> str:
+    cluster = f"cluster {format_name(label)}"
+    if not name:
+        return cluster
+    return name if count == 1 else f"{name} ({cluster})"
+
+
+def _words(summary: Summary, group: int) -> list[str]:
+    """Return what can be said of a cluster in two or three words per feature, the strongest first."""
+    found = [each for each in summary.statements(group, _CONSIDERED) if each.share > 0]
+    columns = {name: i for i, name in enumerate(summary.feature_names)}
+    outside = [float(summary.outside[group, columns[each.feature]]) for each in found]
+    return [word for each, other in zip(found, outside, strict=True) if (word := _word(each, other))]
+
+
+def _word(statement: Statement, outside: float) -> str:
+    name = format_items([statement.feature])[0]
+    if statement.direction == HIGHER and statement.value > outside:
+        return f"late {name}" if statement.is_date else f"high {name}"
+    if statement.direction == LOWER and statement.value < outside:
+        return f"early {name}" if statement.is_date else f"low {name}"
+    if statement.direction == MISSING and statement.value > outside:
+        return f"no {name}"
+    if statement.is_category and statement.value > 0.5:
+        return f"{name} {format_items([statement.direction])[0]}"
+    return ""
