@@ -24,23 +24,23 @@ TIED = st.sampled_from([-1.0, 0.0, 1.0])
 
 
 @given(hnp.arrays(np.float64, st.integers(1, 30), elements=st.one_of(FINITE, st.just(np.nan))))
-def test_values_are_missing_or_near(values: Floats) -> None:
+def test_values_are_missing_or_right_to_the_digits_shown(values: Floats) -> None:
     coding = choose_encoding(values)
     code = encode(values, coding)
     assert code.dtype == np.uint16
-    if coding.step == 0.0:
-        found = coding.low * code.view(np.float16).astype(np.float64)
-    else:
-        found = np.where(code == 65535, np.nan, coding.low + code * coding.step)
-    np.testing.assert_array_equal(np.isnan(found), np.isnan(values))
-    there = ~np.isnan(values)
-    if coding.exact:
-        np.testing.assert_array_equal(found[there], values[there])
-    largest = np.abs(values[there]).max(initial=0.0)
-    spread = np.median(np.abs(values[there] - np.median(values[there]))) if there.any() else 0.0
-    error = np.abs(found - values)[there]
-    allowed = 1e-3 * np.abs(values[there]) + 1e-4 * spread + 1e-9 * largest + 1e-307  # the least numbers
-    assert (error <= allowed).all()
+    np.testing.assert_array_equal(code == 65535, np.isnan(values))
+    for place, value in zip(code.tolist(), values.tolist(), strict=True):
+        if np.isnan(value):
+            continue
+        shown = (coding.low + place) / 10.0**coding.decimals if coding.known is None else coding.known[place]
+        if coding.known is None:
+            assert abs(shown - value) <= 0.5000001 * 10.0**-coding.decimals
+        if not coding.rounded:
+            with np.errstate(over="ignore"):
+                is_single = np.float32(value) == value  # shown with the digits that it was written with
+            assert shown == value or (is_single and abs(shown - value) <= 1e-7 * abs(value))
+        elif coding.known is not None:
+            assert f"{shown:.6g}" == f"{value:.6g}"
 
 
 @given(hnp.arrays(np.float64, st.tuples(st.integers(1, 8), st.integers(1, 5)), elements=SCALED))

@@ -70,10 +70,14 @@ class Page:
         values = np.empty(code.shape)
         for i, known in enumerate(self.data["features"]):
             some = code[feature == i]
-            if known["step"] == 0:
-                values[feature == i] = known["low"] * some.view(np.float16).astype(np.float64)
+            missing, some = some == 65535, np.where(some == 65535, 0, some).astype(int)
+            if "known" in known:
+                numbers = self.array(known["known"])[known["start"] + some].tolist()
+                digits = 6 if known["known"] == "singles" else 17
+                found = np.array([float(f"{number:.{digits}g}") for number in numbers])
             else:
-                values[feature == i] = np.where(some == 65535, np.nan, known["low"] + some * known["step"])
+                found = (known["low"] + some) / 10.0 ** known["decimals"]
+            values[feature == i] = np.where(missing, np.nan, found)
         return values
 
 

@@ -65,7 +65,7 @@ def test_rows_have_the_numbers_of_the_explanation(wines: wc.Explanation, tmp_pat
     names = np.array([feature["name"] for feature in page.data["features"]])
     assert names[page.array("feature")].tolist() == top.feature.tolist()
     np.testing.assert_allclose(page.scaled("relevance", "scale"), top.relevance, rtol=HALF)
-    np.testing.assert_allclose(page.values(), top.value, rtol=HALF)
+    np.testing.assert_array_equal(page.values(), top.value.astype(np.float64))  # as in the file
     assert page.data["limit"] == pytest.approx(0.1 * np.median(wines.evidence))
 
 
@@ -73,8 +73,8 @@ def test_why_not_has_the_numbers_of_contrasts(wines: wc.Explanation, tmp_path: P
     X = load_frame("wine").data
     model = make_pipeline(StandardScaler(), KMeans(3, n_init=5, random_state=0)).fit(X)
     page = Page.of(wines, tmp_path)
-    evidence = page.scaled("against", "against_scale")
-    relevance = page.scaled("contrast_relevance", "contrast_scale")
+    evidence = page.scaled("against", "scale")
+    relevance = page.scaled("contrast_relevance", "scale")
     names = np.array([feature["name"] for feature in page.data["features"]])[page.array("contrast_feature")]
     for k in range(3):
         exp = wc.explain(model, X, against=k, target=wines.cluster)
@@ -122,8 +122,8 @@ def test_contrasts_of_some_rows_are_those_of_all(model: Any, wine: NDArray[Any],
     exp = wc.explain(model.fit(wine), wine)
     page = Page.of(exp, tmp_path, n_rows=40)
     rows, own = page.array("position"), page.array("cluster")
-    evidence, width = page.scaled("against", "against_scale"), len(exp.labels) - 1
-    relevance = page.scaled("contrast_relevance", "contrast_scale")
+    evidence, width = page.scaled("against", "scale"), len(exp.labels) - 1
+    relevance = page.scaled("contrast_relevance", "scale")
     for j in range(width):
         k = np.where(j < own, j, j + 1)
         against = np.where(exp.cluster_codes == 0, 1, 0)
@@ -178,11 +178,15 @@ def test_histograms_count_all_rows() -> None:
     assert sorted(drawn.counts) == [0, 2]
     X = exp.data
     for i, counts in drawn.counts.items():
-        np.testing.assert_array_equal(counts.sum(axis=1), np.bincount(exp.cluster))
-        inner = drawn.edges[i][1:-1]
-        own = X[exp.cluster == 1, i]
-        places = [int((inner <= value).sum()) for value in own]
-        np.testing.assert_array_equal(counts[1], np.bincount(places, minlength=len(inner) + 1))
+        edges = drawn.edges[i]
+        for code in range(3):
+            own = X[exp.cluster == code, i]
+            below, above = int((own < edges[0]).sum()), int((own > edges[-1]).sum())
+            assert drawn.beyond[i][code].tolist() == [below, above]
+            inside = own[(own >= edges[0]) & (own <= edges[-1])]
+            places = [min(int((edges[1:] <= value).sum()), len(edges) - 2) for value in inside]
+            np.testing.assert_array_equal(counts[code], np.bincount(places, minlength=len(edges) - 1))
+            assert counts[code].sum() + below + above == len(own)
 
 
 def test_a_page_of_5000_rows_and_50_features_is_below_a_megabyte(tmp_path: Path) -> None:
@@ -207,7 +211,7 @@ def test_very_many_clusters_show_the_nearest_only(tmp_path: Path) -> None:
     exp = many_rows(700, 8, 70)
     page = Page.of(exp, tmp_path)
     assert len(page.text.encode()) <= 1_000_000
-    other, evidence = page.array("other"), page.scaled("against", "against_scale")
+    other, evidence = page.array("other"), page.scaled("against", "scale")
     n_others = other.shape[1]
     assert n_others == 60
     assert f"Each row is compared with the {n_others} nearest of 69 other clusters." in page.text
@@ -256,8 +260,30 @@ class TestCodes:
     )
     def test_whole_numbers_are_exact(self, values: NDArray[Any]) -> None:
         coding = choose_encoding(values)
-        assert coding.exact
+        assert coding.n_bytes == 2
+        assert not coding.rounded
         np.testing.assert_array_equal(decode(values, coding), values)
+
+    @pytest.mark.parametrize(
+        "values",
+        [
+            np.array([77183.6, 12.25, np.nan, 0.0]),
+            np.array([-0.1, 123456.789, 1e-9, 3e9]),
+            np.array([1.0, 4503599627370497.0]),
+            np.round(np.random.default_rng(0).lognormal(8, 3, 500), 2),
+        ],
+    )
+    def test_numbers_with_a_few_decimals_are_exact(self, values: NDArray[Any]) -> None:
+        coding = choose_encoding(values)
+        assert not coding.rounded
+        np.testing.assert_array_equal(decode(values, coding), values)
+
+    def test_numbers_in_single_precision_have_the_digits_of_the_file(self) -> None:
+        written = np.round(np.random.default_rng(0).normal(50, 20, 300), 2)
+        read = written.astype(np.float32).astype(np.float64)
+        coding = choose_encoding(read)
+        assert not coding.rounded
+        np.testing.assert_array_equal(decode(read, coding), written)
 
     @pytest.mark.parametrize(
         "values",
@@ -272,14 +298,19 @@ class TestCodes:
         ],
         ids=["plain", "far", "tailed", "extreme", "overflowing", "constant", "missing"],
     )
-    def test_others_keep_three_digits_or_a_part_of_their_spread(self, values: NDArray[Any]) -> None:
-        found = decode(values, choose_encoding(values))
-        there = values[np.isfinite(values)]
-        spread = np.median(np.abs(there - np.median(there))) if there.size else 0.0
-        largest = np.abs(there).max(initial=0.0)
+    def test_others_are_right_to_the_digits_that_are_shown(self, values: NDArray[Any]) -> None:
+        coding = choose_encoding(values)
+        found = decode(values, coding)
         np.testing.assert_array_equal(np.isnan(found), np.isnan(values))
-        error = np.abs(found - values)[np.isfinite(values)]
-        assert (error <= 6e-4 * np.abs(there) + 2e-4 * spread + 1e-9 * largest).all()
+        for shown, value in zip(found, values, strict=True):
+            if np.isnan(value) or not coding.rounded:
+                assert shown == value or np.isnan(value)
+            elif coding.known is None:
+                assert shown == float(f"{value:.{coding.decimals}f}")
+            else:
+                assert f"{shown:.6g}" == f"{value:.6g}"
+        middle = np.nanmedian(np.abs(values)) if np.isfinite(values).any() else 0.0
+        assert coding.known is not None or not coding.rounded or 10.0**-coding.decimals <= middle / 100
 
     def test_halves_keep_three_digits_in_every_row(self) -> None:
         values = np.random.default_rng(0).normal(size=(20, 5)) * 10.0 ** np.arange(-10, 10)[:, None]
@@ -291,9 +322,10 @@ class TestCodes:
 
 def decode(values: NDArray[Any], coding: Any) -> NDArray[Any]:
     code = encode(values, coding)
-    if coding.step == 0.0:
-        return np.asarray(coding.low * code.view(np.float16).astype(np.float64))
-    return np.where(code == 65535, np.nan, coding.low + code * coding.step)
+    missing, code = code == 65535, np.where(code == 65535, 0, code).astype(np.int64)
+    if coding.known is not None:
+        return np.where(missing, np.nan, coding.known[code])
+    return np.where(missing, np.nan, (coding.low + code) / 10.0**coding.decimals)
 
 
 class Attributes(HTMLParser):
@@ -746,7 +778,9 @@ def test_ten_thousand_clusters_take_seconds_and_little_memory(tmp_path: Path) ->
     tracemalloc.stop()
     assert time.perf_counter() - start < 120
     assert peak < 400
-    assert "Showing the 100 largest of 10,000 clusters." in (tmp_path / "page.html").read_text()
+    text = (tmp_path / "page.html").read_text()
+    assert len(text.encode()) <= 1_000_000
+    assert "Showing the 100 largest of 10,000 clusters." in text
     assert "competitor_share" not in vars(exp.member_clusters)
 
 

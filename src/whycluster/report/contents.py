@@ -20,7 +20,7 @@ from whycluster.explanations import findings
 from whycluster.explanations.base import BORDERLINE, BaseExplanation
 from whycluster.explanations.cluster_styles import COLORS, SHAPES, ClusterStyle, styles_of
 from whycluster.explanations.members import MemberClusters
-from whycluster.report.distributions import N_BINS, histogram_outlines
+from whycluster.report.distributions import N_BINS, axis_ends, histogram_outlines
 from whycluster.report.formatting import clean_names, clean_sentences, format_numbers
 from whycluster.report.sampling import choose_rows
 
@@ -29,6 +29,7 @@ _LISTED = 5  # number of typical rows and number of borderline rows per cluster
 LEAST_SHARE = 0.005  # smaller shares would be shown as 0%
 N_COMPETITORS = 3  # competitors named for each cluster
 MOST_DESCRIBED = 100  # clusters; each takes several kilobytes of the page
+_MOST_CHOICES = 2000  # clusters to choose among; a longer list would take the room of the rows
 FEW_CLUSTERS = 40  # with more clusters, the table of competitors would have too many cells to be readable
 
 
@@ -110,18 +111,25 @@ class Contents(ABC):
             "title": self.title(),
             "noun": self.noun,
             "article": self._article,
+            "data_line": self.data_line(),
             "facts": self.facts(),
-            "quality": self.quality(),
+            "quality": self.quality,
+            "quality_text": clean_sentences([self.quality.text])[0],
+            "figures": self._figures(),
+            "remarks": self.remarks(),
             "warnings": self.warnings(),
             "checks": self.checks(),
             "left_out": self._left_out(),
             "clusters": self.clusters(),
             "clusters_note": self._clusters_note(),
-            "choices": [(code, self.names[code]) for code in self.groups.codes.tolist()],
+            "has_all_choices": len(self._choices) == len(self.groups.codes),
+            "choices": [(code, self.names[code]) for code in self._choices],
             "evidence_range": self._evidence_texts[1:],
+            "evidence_beyond": self._evidence_beyond(),
             "competition": self.competition(),
             "names": self.names,
-            "legend": np.unique(self.codes_on_map).tolist(),
+            "legend": self._on_map[:MOST_DESCRIBED],
+            "n_unlisted": max(0, len(self._on_map) - MOST_DESCRIBED),
             "styles": self.styles,
             "colors": COLORS,
             "shapes": SHAPES,
@@ -131,6 +139,13 @@ class Contents(ABC):
     def described(self) -> Codes:
         """The positions of the clusters that are described: the largest ones, if there are very many."""
         return np.sort(np.argsort(-self.groups.size, kind="stable")[:MOST_DESCRIBED])
+
+    @property
+    def _choices(self) -> list[int]:
+        """The clusters to choose among: all, or those that are described, if there are very many."""
+        codes = self.groups.codes
+        chosen: list[int] = (codes if len(codes) <= _MOST_CHOICES else codes[self.described]).tolist()
+        return chosen
 
     def _clusters_note(self) -> str:
         n = len(self.groups.codes)
@@ -150,7 +165,7 @@ class Contents(ABC):
             "noun": self.noun,
             "names": self.names,
             "styles": self.styles,
-            "headings": self.headings,
+            "noise": [code for code, is_noise in enumerate(self._is_noise) if is_noise],
             "groups": self.exp.member_clusters.codes.tolist(),
             "pairs": self.pairs() if len(self.names) <= FEW_CLUSTERS else None,
             "median": self.exp.median_evidence,
@@ -211,6 +226,13 @@ class Contents(ABC):
     def codes_on_map(self) -> Codes:
         """(n,) the clusters on the map: the labels if labels are explained, else the model's clusters."""
         return self.exp.cluster_codes if self.exp.fidelity is not None else self.exp.assigned_codes
+
+    @cached_property
+    def _on_map(self) -> list[int]:
+        """The clusters on the map, those that are described first."""
+        codes: list[int] = np.unique(self.codes_on_map).tolist()
+        described = set(self.groups.codes[self.described].tolist())
+        return sorted(codes, key=lambda code: code not in described)
 
     @cached_property
     def listed(self) -> list[tuple[list[int], list[int]]]:
@@ -281,7 +303,32 @@ class Contents(ABC):
             ("Explained with", f"the rule {rule}"),
         ]
 
-    def quality(self) -> list[str]:
+    def data_line(self) -> str:
+        """Describe the data in one line."""
+        empty = len(self.exp.labels) - len(self.groups.codes)
+        clusters = display.count(len(self.exp.labels), "cluster")
+        without = f" ({empty:,} without members)" if empty else ""
+        return f"{display.count(self.n_rows, self.noun)}{self._of_what()}, {clusters}{without}"
+
+    def _of_what(self) -> str:
+        """Return the size of a row for the line about the data, after a comma, or ""."""
+        return ""
+
+    @cached_property
+    def quality(self) -> findings.Quality:
+        """How distinct and stable the clusters are."""
+        return findings.quality(self.exp)
+
+    def _figures(self) -> list[tuple[str, str]]:
+        """Return the figures behind the verdict on the quality, each with its name."""
+        found = self.quality
+        figures = [("Silhouette", _figure(found.silhouette)), ("Stability", _figure(found.stability))]
+        return figures + [
+            (f"Silhouette in {null.kind} data without clusters", _figure(null.mean))
+            for null in found.nulls or ()
+        ]
+
+    def remarks(self) -> list[str]:
         """Return sentences about how well the rows fit their clusters."""
         exp = self.exp
         n = int(exp.is_borderline.sum())
@@ -333,10 +380,7 @@ class Contents(ABC):
         members = [self.exp.evidence[self.exp.is_member & (self.exp.cluster_codes == code)] for code in codes]
         medians = format_numbers([float(np.median(own)) for own in members])
         boundary = round(100 * float(np.clip((0.0 - limits[0]) / (limits[1] - limits[0]), 0, 1)), 2)
-        largest = int(groups.size.max(initial=1))
-        counts = [
-            np.histogram(np.clip(own, *limits), N_BINS, limits)[0].astype(np.float64) for own in members
-        ]
+        counts = [np.histogram(own, N_BINS, limits)[0].astype(np.float64) for own in members]
         outlines = histogram_outlines(counts)
         links = iter(self._links(self._wanted))
         cards = []
@@ -350,8 +394,10 @@ class Contents(ABC):
                 "means": "Mean",
                 "words": [],
                 "size": size,
-                "share": f"{size / max(1, self.n_rows):.0%}",
-                "width": round(100 * size / largest, 1),
+                "share": _percent(size / max(1, self.n_rows)),
+                "width": round(100 * size / max(1, self.n_rows), 1),
+                "proposed": "",
+                "typical_values": [],
                 "evidence": medians[g],
                 "strip": outlines[g],
                 "boundary": boundary,
@@ -368,12 +414,24 @@ class Contents(ABC):
 
     @cached_property
     def _evidence_range(self) -> tuple[float, float]:
-        """The range in which evidence is drawn. The few values beyond this range are drawn at its ends."""
+        """The range in which evidence is drawn."""
         evidence = np.asarray(self.exp.evidence[self.exp.is_member], dtype=np.float64)
         if not evidence.size:
             return 0.0, 1.0
-        low, high = min(0.0, float(np.quantile(evidence, 0.01))), float(np.quantile(evidence, 0.99))
+        low, high = axis_ends(evidence)
+        low = min(0.0, low)
         return (low, high) if high > low else (low, low + 1.0)
+
+    def _evidence_beyond(self) -> str:
+        """Say how many rows are not drawn because their evidence is beyond the range."""
+        evidence, (low, high) = self.exp.evidence[self.exp.is_member], self._evidence_range
+        counts = {"less": int((evidence < low).sum()), "more": int((evidence > high).sum())}
+        parts = [f"{display.count(n, self.noun)} with {side} evidence" for side, n in counts.items() if n]
+        return (
+            f"; {' and '.join(parts)} {'is' if sum(counts.values()) == 1 else 'are'} not drawn"
+            if parts
+            else ""
+        )
 
     @cached_property
     def _evidence_texts(self) -> list[str]:
@@ -434,3 +492,14 @@ class Contents(ABC):
     def features_between(self, pairs: Sequence[tuple[int, int]]) -> list[list[str]]:
         """Return, for each pair (group, code), the features that best separate the two clusters."""
         return [[] for _ in pairs]
+
+
+def _percent(share: float) -> str:
+    """Format a share of the rows; only a share of exactly 0 or 1 becomes 0% or 100%."""
+    if 0.0 < share < LEAST_SHARE:
+        return "under 1%"
+    return "over 99%" if 1.0 - LEAST_SHARE <= share < 1.0 else f"{share:.0%}"
+
+
+def _figure(value: float | None) -> str:
+    return "not measured" if value is None else f"{value:.2f}".replace("-", "\N{MINUS SIGN}")

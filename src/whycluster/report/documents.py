@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from whycluster.core.arrays import Codes
+from whycluster.data import display
 from whycluster.explanations import findings
 from whycluster.report.contents import Contents, Plan
 from whycluster.report.formatting import clean_names, clean_sentences, format_shares
@@ -28,6 +29,9 @@ class TextContents(Contents):
 
     exp: TextExplanation
     kind: ClassVar[str] = "documents"
+
+    def _of_what(self) -> str:
+        return f", {display.count(int(self.exp.n_words.sum()), 'word')}"
 
     def facts(self) -> list[tuple[str, str]]:
         """Add the number of words."""

@@ -11,21 +11,31 @@ import numpy as np
 
 from whycluster.core.arrays import Codes
 from whycluster.data import display
-from whycluster.data.arrays import strongest
+from whycluster.data.arrays import evenly_spaced, strongest
+from whycluster.data.table import Table
 from whycluster.explanations import findings
 from whycluster.explanations.explanation import Explanation
 from whycluster.explanations.member_sample import MemberSample
+from whycluster.explanations.naming import propose_names
 from whycluster.explanations.statements import Statement
 from whycluster.explanations.summary import Summary
 from whycluster.report.contents import FEW_CLUSTERS, LEAST_SHARE, N_COMPETITORS, Contents, Plan
 from whycluster.report.distributions import Distributions
 from whycluster.report.formatting import clean_names, clean_sentences, format_shares
-from whycluster.report.packing import scaled_halves, smallest_codes
-from whycluster.report.rows import claims_of, contrasts_of, pack_contrasts
-from whycluster.report.values import encode_values, renumber_features
+from whycluster.report.packing import scaled_together, smallest_codes
+from whycluster.report.rows import claims_of, contrasts_of, pack_others
+from whycluster.report.stories import (
+    TypicalValues,
+    relevance_against_competitor,
+    residuals,
+    splits_evidence,
+)
+from whycluster.report.typical import typical_values
+from whycluster.report.values import choose_encoding, encode_values, renumber_features
 
 _MAX_NAMED = 10  # maximum number of unused columns that are named
 _ENOUGH = 10  # number of rows needed to tell that a column is unused
+_SAMPLED_ROWS, _SAMPLED_COLUMNS = 500, 100  # of which the sizes of values are estimated
 
 
 @dataclass(frozen=True)
@@ -56,23 +66,30 @@ class TableContents(Contents):
         names = self.exp.table.feature_names
         return clean_names([names[i] for i in features])
 
+    def _of_what(self) -> str:
+        return f", {display.count(self._n_used, 'column')}"
+
+    @property
+    def _n_used(self) -> int:
+        return int(self.exp.relevance.shape[1]) - len(self._unused)
+
     def facts(self) -> list[tuple[str, str]]:
         """Add the number of columns."""
         facts = super().facts()
-        facts.insert(1, ("Columns", f"{self.exp.relevance.shape[1] - len(self._unused):,}"))
+        facts.insert(1, ("Columns", f"{self._n_used:,}"))
         return facts
 
-    def quality(self) -> list[str]:
+    def remarks(self) -> list[str]:
         """Add the columns that have no influence because no row has relevance in them."""
         if not self._unused:
-            return super().quality()
+            return super().remarks()
         names = self._names(self._unused)
         some = ", ".join(names[:_MAX_NAMED]) + f" and {len(names) - _MAX_NAMED:,} more" * (
             len(names) > _MAX_NAMED
         )
         have = "has" if len(names) == 1 else "have"
         unused = f"{display.count(len(names), 'column')} {have} no influence: {some}."
-        return super().quality() + clean_sentences([unused])
+        return super().remarks() + clean_sentences([unused])
 
     @cached_property
     def _unused(self) -> list[int]:
@@ -92,10 +109,16 @@ class TableContents(Contents):
     def clusters(self) -> list[dict[str, Any]]:
         """Add a sentence and the features of each cluster."""
         cards = super().clusters()
-        sentences = clean_sentences(self.summary.headline(g) + "." for g in self.described.tolist())
+        groups = self.described.tolist()
+        sentences = clean_sentences(self.summary.headline(g) + "." for g in groups)
         features = self._features(6 if len(cards) <= 20 else 3)
-        for card, sentence, lines in zip(cards, sentences, features, strict=True):
+        named = list(propose_names(self.summary).values())
+        proposed = clean_names([named[g] for g in groups])
+        columns = zip(groups, cards, sentences, features, proposed, strict=True)
+        for g, card, sentence, lines, name in columns:
             card["sentence"], card["features"] = sentence, lines
+            card["typical_values"] = typical_values(self.summary, g)
+            card["proposed"] = "" if name.lower() in (card["name"], card["heading"].lower()) else name
             if any(line["inside"].endswith("%") for line in lines):
                 card["means"] = "Mean or frequency"
         return cards
@@ -120,14 +143,14 @@ class TableContents(Contents):
             Distributions.of(self.exp, features).drawings([(int(codes[g]), i) for g, i in pairs]),
             strict=True,
         )
-        largest = np.abs(share).max(axis=1, initial=0.0)
+        largest = max((abs(float(share[pair])) for pair in pairs), default=0.0) or 1.0
         lines: dict[int, list[dict[str, Any]]] = {g: [] for g in described}
         for (g, i), name, comparison, percent, inside, outside, drawing in columns:
             lines[g].append(
                 {
                     "name": name,
                     "share": percent,
-                    "width": round(100 * abs(float(share[g, i])) / (float(largest[g]) or 1.0), 1),
+                    "width": round(100 * abs(float(share[g, i])) / largest, 1),
                     "side": "for" if share[g, i] >= 0 else "against",
                     "comparison": comparison,
                     "inside": inside,
@@ -180,25 +203,37 @@ class TableContents(Contents):
         n = min(plan.detail, some.relevance.shape[1])
         columns = strongest(some.relevance, n)
         contrasts = contrasts_of(some, self.exp.table, plan.n_others, plan.n_contrasted)
-        used, (places, contrast_places) = renumber_features(columns, contrasts.feature)
-        scale, relevance = scaled_halves(np.take_along_axis(some.relevance, columns, axis=1))
-        contrast_scale, contrast_relevance = scaled_halves(contrasts.relevance)
-        values, features = encode_values(some.table, columns, places, used)
-        for feature, name in zip(features, self._names(used.tolist()), strict=True):
+        against = relevance_against_competitor(self.exp, some)
+        typical = TypicalValues.of(self.summary.compared, some, against)
+        cells = np.column_stack([columns, typical.feature])
+        used, (places, contrast_places) = renumber_features(cells, contrasts.feature)
+        beside = np.take_along_axis(against, columns, axis=1)
+        relevance = np.take_along_axis(some.relevance, columns, axis=1)
+        scale, (relevance, beside, contrast_relevance, evidence) = scaled_together(
+            relevance, beside, contrasts.relevance, contrasts.evidence
+        )
+        values = encode_values(some.table, cells, places, used)
+        for feature, name in zip(values.features, self._names(used.tolist()), strict=True):
             feature["name"] = name
         return (
             claims_of(self, chosen, some)
-            | pack_contrasts(contrasts.other, contrasts.evidence, len(self.names))
+            | pack_others(contrasts.other, len(self.names))
+            | ({"beside": beside} | residuals(some, against) if splits_evidence(self.exp) else {})
+            | (typical.packed(against) if self.exp.positions is None else {})  # else, not all rows are known
             | {
-                "features": features,
-                "n_features": some.relevance.shape[1] - len(self._unused),
+                "features": values.features,
+                "n_features": self._n_used,
                 "scale": scale,
-                "feature": smallest_codes(places),
+                "feature": smallest_codes(places[:, :-1]),
                 "relevance": relevance,
-                "value": values,
-                "contrast_scale": contrast_scale,
+                "value": values.codes[:, :-1],
+                "typical_feature": smallest_codes(places[:, -1]),
+                "typical_value": values.codes[:, -1],
+                "singles": values.singles,
+                "doubles": values.doubles,
                 "contrast_feature": smallest_codes(contrast_places),
                 "contrast_relevance": contrast_relevance,
+                "against": evidence,
             }
         )
 
@@ -210,9 +245,26 @@ class TableContents(Contents):
         others += plan.n_others * cluster * (plan.n_others < len(self.names) - 1)
         position = 2 if self.n_rows < 1 << 16 else 4
         plain = position + (2 + self.exp.is_targeted) * cluster
-        plain += 4 + 4 + 3 * 4 + 4 * (not self.exp.energy.adds_up)  # evidence, map, scales, residual
-        per_row = plain + plan.detail * (index + 4) + others
-        return len(chosen) * per_row * 4 // 3
+        plain += 4 + 4 + 4 + 4 * (not self.exp.energy.adds_up)  # evidence, map, scales, residual
+        story = index + self._n_bytes_of_value + 5 + position + 2
+        beside = 0
+        if splits_evidence(self.exp):
+            story, beside = story + 3 * cluster + 4, 2
+        per_row = plain + plan.detail * (index + 2 + beside + self._n_bytes_of_value) + others + story
+        return int(len(chosen) * per_row * 4 / 3)
+
+    @cached_property
+    def _n_bytes_of_value(self) -> float:
+        """The mean number of bytes that a value takes, estimated from some rows and columns."""
+        table = self.exp.table
+        rows = evenly_spaced(table.n_rows, _SAMPLED_ROWS)
+        features = evenly_spaced(table.n_features, _SAMPLED_COLUMNS)
+        values = Table.pick(table.take(rows), np.tile(features, (len(rows), 1)))
+        sizes = [
+            2 if i in table.categories else choose_encoding(column, i in table.dates).n_bytes
+            for i, column in zip(features.tolist(), values.T, strict=True)
+        ]
+        return float(np.mean(sizes)) if sizes else 2.0
 
     def plans(self) -> list[Plan]:
         """Return the plans to try, each with numbers of features, other clusters and contrasted features."""
@@ -221,10 +273,16 @@ class TableContents(Contents):
             (10, 60, 3),
             (10, 60, 2),
             (8, 60, 2),
+            (8, 60, 1),
             (6, 60, 2),
+            (6, 60, 1),
             (6, 12, 2),
             (6, 6, 2),
+            (6, 6, 1),
+            (6, 4, 1),
             (5, 4, 1),
+            (5, 2, 1),
+            (4, 2, 1),
             (3, 2, 1),
         ]
         return [Plan(min(most, d), min(others, m), min(contrasted, d)) for most, m, contrasted in sizes]

@@ -55,3 +55,12 @@ def scaled_halves(values: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
     scale = smallest_floats(largest / LARGEST_HALF)
     unit = np.where(largest > 0, largest, 1.0).reshape(n, *[1] * (values.ndim - 1))
     return scale, (values / unit * LARGEST_HALF).astype(np.float16)
+
+
+def scaled_together(*arrays: NDArray[Any]) -> tuple[NDArray[Any], list[NDArray[Any]]]:
+    """Store several arrays with the same n rows in half precision, with one scale for each row."""
+    n = len(arrays[0])
+    scale, halves = scaled_halves(np.hstack([array.reshape(n, -1) for array in arrays]))
+    ends = np.cumsum([array[0].size if n else 0 for array in arrays])[:-1]
+    parts = np.split(halves, ends, axis=1)
+    return scale, [part.reshape(array.shape) for part, array in zip(parts, arrays, strict=True)]

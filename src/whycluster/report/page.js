@@ -30,6 +30,7 @@
   const idOf = (i) => (data.ids ? data.ids[i] : String(rows.position[i]));
   const isNear = (i) => Math.abs(rows.evidence[i]) <= data.limit && rows.cluster[i] !== rows.competitor[i];
   const shape = (name) => data[name].shape;
+  const heading = (code) => (data.noise.includes(code) ? "Noise" : `Cluster ${data.names[code]}`);
 
   // ---- text and numbers
 
@@ -46,22 +47,30 @@
   function signed(value, largest) { // with the same digits for all numbers of a column
     if (!Number.isFinite(value)) return "";
     const digits = largest > 0 ? 2 - Math.floor(Math.log10(largest)) : 2;
-    const text = digits > 6 || digits < -3 ? Math.abs(value).toExponential(1) : Math.abs(value).toFixed(Math.max(0, digits));
+    const unit = 10 ** Math.max(0, -digits), size = Math.round(Math.abs(value) / unit) * unit; // three digits, as stored
+    const text = digits > 6 || digits < -3 ? Math.abs(value).toExponential(1) : digits > 0 ? Math.abs(value).toFixed(digits) : String(size);
     return (Number(text) === 0 ? "" : value < 0 ? MINUS : "+") + text;
   }
   const digits = data.median > 0 ? 3 - Math.floor(Math.log10(data.median)) : 3; // decimals of evidence in the list
   const evidence = (i) => (digits > 6 || digits < -3 ? rows.evidence[i].toExponential(2) : rows.evidence[i].toFixed(Math.max(0, digits))).replace("-", MINUS);
   const many = (n, noun) => `${n.toLocaleString("en")} ${noun}${n === 1 ? "" : "s"}`;
 
+  function numberOf(feature, code) { // as in the data, or rounded to the digits that are shown
+    if (code === 65535) return NaN;
+    if (feature.known === "singles") return Number(rows.singles[feature.start + code].toPrecision(6));
+    if (feature.known === "doubles") return rows.doubles[feature.start + code];
+    return (feature.low + code) / 10 ** feature.decimals;
+  }
   function valueOf(feature, code) {
     if (feature.categories) return code === 65535 ? "missing" : feature.categories[code];
-    let value;
-    if (feature.step === 0) value = feature.low * half(code);
-    else value = code === 65535 ? NaN : feature.low + code * feature.step;
+    const value = numberOf(feature, code);
     if (Number.isNaN(value)) return "missing";
-    if (feature.date) return new Date(Math.round(value) * 864e5).toISOString().slice(0, 10);
-    if (!feature.exact && Math.abs(value) >= 1000) value = Number(value.toPrecision(4)); // the precision of the code
-    return plain(value);
+    if (feature.date) return dateOf(value);
+    return (feature.rounded && !feature.known ? value.toFixed(feature.decimals) : String(value)).replace("-", MINUS);
+  }
+  function dateOf(days) { // with the time of day, unless it is midnight
+    const text = new Date(Math.round(days * 864e5)).toISOString();
+    return text.endsWith("T00:00:00.000Z") ? text.slice(0, 10) : text.slice(0, 19).replace("T", " ");
   }
 
   // ---- elements
@@ -98,24 +107,37 @@
     for (let j = 0; j < width; j++) {
       const at = i * width + j, relevance = half(rows.relevance[at]) * rows.scale[i], feature = data.features[rows.feature[at]];
       if (!relevance && n) continue;
-      found.push({ name: feature.name, value: rows.value ? valueOf(feature, rows.value[at]) : "", relevance });
+      const against = isSplit(i) && rows.beside ? half(rows.beside[at]) * rows.scale[i] : undefined;
+      found.push({ name: feature.name, value: rows.value ? valueOf(feature, rows.value[at]) : "", relevance, against });
       sum += relevance;
       n++;
     }
     const residual = rows.residual ? rows.residual[i] : 0;
-    return completed(found, i, sum, data.n_features - n, "feature", residual);
+    const all = completed(found, i, sum, data.n_features - n, "feature", residual);
+    return isSplit(i) && rows.beside ? besides(all, i, n) : all;
+  }
+
+  function besides(found, i, n) { // adds the rest of the contrast with the strongest competitor to the lines after n features
+    const unexplained = rows.beside_residual ? rows.beside_residual[i] : 0;
+    let left = rows.evidence[i] - unexplained - found.slice(0, n).reduce((sum, line) => sum + line.against, 0);
+    for (const line of found.slice(n)) {
+      line.against = line.rest ? left : unexplained;
+      if (line.rest) left = 0;
+    }
+    if (unexplained && found.length === n) found.push({ name: "not due to any feature", value: "", relevance: 0, against: unexplained, other: true });
+    return found;
   }
 
   function completed(found, i, sum, nLeft, noun, residual) { // adds the remaining lines, so that all add up to the evidence
     const bar = data.bar || 0;
-    if (nLeft > 0) found.push({ name: `${many(nLeft, `more ${noun}`)}`, value: "", relevance: rows.evidence[i] - residual - sum, other: true });
+    if (nLeft > 0) found.push({ name: `${many(nLeft, `more ${noun}`)}`, value: "", relevance: rows.evidence[i] - residual - sum, other: true, rest: true });
     if (bar) found.push({ name: `the threshold ${data.threshold}`, value: "", relevance: bar, other: true });
     const most = Math.max(Math.abs(rows.evidence[i]), ...found.map((line) => Math.abs(line.relevance)));
     if (Math.abs(residual - bar) > 5e-4 * most) found.push({ name: `not due to any ${noun}`, value: "", relevance: residual - bar, other: true });
     return found;
   }
 
-  function waterfall(found, evidence, noun) {
+  function waterfall(found, evidence, noun, competitor) {
     let at = 0, low = Math.min(0, evidence), high = Math.max(0, evidence);
     for (const line of found) {
       line.from = at;
@@ -126,26 +148,29 @@
     const size = high - low || 1, place = (v) => (100 * (v - low)) / size;
     const largest = Math.max(...found.map((line) => Math.abs(line.relevance)), Math.abs(evidence));
     const body = make("tbody");
-    const withValues = found.some((line) => line.value !== "");
+    const withValues = found.some((line) => line.value !== ""), withContrast = competitor !== undefined;
+    const most = Math.max(Math.abs(evidence), ...found.map((line) => Math.abs(line.against || 0)));
+    const beside = (value) => (withContrast ? signed(value, most) : null);
     for (const line of found) {
-      body.append(tableLine(line.name, withValues ? line.value : null, signed(line.relevance, largest), arrow(place(line.from), place(line.from + line.relevance), place(0)), line.other));
+      body.append(tableLine(line.name, withValues ? line.value : null, signed(line.relevance, largest), arrow(place(line.from), place(line.from + line.relevance), place(0)), line.other, beside(line.against)));
     }
-    const total = tableLine("Evidence", withValues ? "" : null, signed(evidence, largest), arrow(place(0), place(evidence), place(0), "total"));
+    const total = tableLine("Evidence", withValues ? "" : null, signed(evidence, largest), arrow(place(0), place(evidence), place(0), "total"), false, beside(evidence));
     total.className = "sum";
     body.append(total);
     const axis = make("div", { class: "boundary" });
     const zero = make("span", {}, "0");
     zero.style.left = `clamp(.3em, ${place(0)}%, calc(100% - .3em))`;
     axis.append(zero);
-    const heads = [make("th", { scope: "col" }, noun), ...(withValues ? [make("th", { scope: "col", class: "number" }, "Value")] : []), make("th", { scope: "col", class: "number" }, "Relevance"), make("td", { class: "fall" }, axis)];
-    const isLong = withValues && found.some((line) => line.name.length > 24); // phones show long names on separate lines
-    return make("table", { class: isLong ? "relevance long" : "relevance" }, make("thead", {}, make("tr", {}, ...heads)), body);
+    const heads = [make("th", { scope: "col" }, noun), ...(withValues ? [make("th", { scope: "col", class: "number" }, "Value")] : []), make("th", { scope: "col", class: "number" }, "Relevance"), make("td", { class: "fall" }, axis), ...(withContrast ? [make("th", { scope: "col", class: "number" }, "Against ", bdi(data.names[competitor]), " alone")] : [])];
+    const isLong = withValues && (withContrast || found.some((line) => line.name.length > 24)); // phones show names on separate lines
+    return make("table", { class: `relevance${isLong ? " long" : ""}${withContrast ? " contrasted" : ""}` }, make("thead", {}, make("tr", {}, ...heads)), body);
   }
 
-  function tableLine(name, value, number, drawing, other) {
+  function tableLine(name, value, number, drawing, other, beside) {
     const line = make("tr", {}, make("th", { scope: "row", class: other ? "dim" : "" }, breakable(name)));
     if (value !== null) line.append(/^\S{0,12}$/.test(value) ? make("td", { class: "number" }, bdi(value)) : make("td", { class: "number value" }, breakable(value))); // dates do not break
     line.append(make("td", { class: "number" }, number), make("td", { class: "fall" }, drawing));
+    if (beside !== null && beside !== undefined) line.append(make("td", { class: "number beside" }, beside));
     return line;
   }
 
@@ -166,12 +191,12 @@
     const m = shape("against")[1], found = [];
     for (let j = 0; j < m; j++) {
       const k = rows.other ? rows.other[i * m + j] : j < rows.cluster[i] ? j : j + 1;
-      const line = { k, evidence: half(rows.against[i * m + j]) * rows.against_scale[i], features: [] };
+      const line = { k, evidence: half(rows.against[i * m + j]) * (rows.against_scale || rows.scale)[i], features: [] };
       if (rows.contrast_feature) {
         const width = shape("contrast_feature")[2];
         for (let c = 0; c < width; c++) {
           const at = (i * m + j) * width + c;
-          line.features.push({ name: data.features[rows.contrast_feature[at]].name, relevance: half(rows.contrast_relevance[at]) * rows.contrast_scale[i] });
+          line.features.push({ name: data.features[rows.contrast_feature[at]].name, relevance: half(rows.contrast_relevance[at]) * rows.scale[i] });
         }
       }
       found.push(line);
@@ -211,12 +236,58 @@
     if (rows.assigned && rows.assigned[i] !== own) node.replaceChildren("Explained for ", ...named(own), "; the model assigns it to ", ...named(rows.assigned[i]));
     if (own === other) node.append(": compared with itself, so there is nothing to explain.");
     else node.append(`: evidence ${plain(rows.evidence[i])}, ${data.contrast ? "against" : "nearest competitor"} `, ...named(other), ".");
-    if (isNear(i)) node.append(" It is borderline.");
+    if (isNear(i) && !rank(i).length) node.append(" It is borderline.");
     return node;
   }
 
+  // ---- one row: its story
+
+  const isSplit = (i) => rows.shared !== undefined && rows.evidence[i] >= 0 && rows.cluster[i] !== rows.competitor[i];
+  const cluster = (code) => (data.noise.includes(code) ? ["noise"] : ["cluster ", bdi(data.names[code])]);
+
+  function rank(i) { // how clear the case is, compared with the other members
+    if (!rows.below) return [];
+    const below = rows.below[i] - 1, others = rows.n_members[rows.cluster[i]] - 1;
+    if (below < 0 || others < 1) return [];
+    const word = isNear(i) ? "Borderline" : below > 0.75 * others ? "Clear" : "Typical";
+    if (others === 1) return [make("p", {}, `${word}: ${below ? "more" : "no more"} evidence than the only other ${data.noun} in `, ...cluster(rows.cluster[i]), ".")];
+    return [make("p", {}, `${word}: more evidence than ${below === others ? "all" : below ? below.toLocaleString("en") : "none"} of the other ${many(others, data.noun)} in `, ...cluster(rows.cluster[i]), ".")];
+  }
+  function typical(i) { // the value that speaks most for the cluster, and what is typical of the competitor
+    const says = rows.typical_says ? rows.typical_says[i] : 0;
+    if (!says) return [];
+    const feature = data.features[rows.typical_feature[i]], value = valueOf(feature, rows.typical_value[i]);
+    const [mine, theirs] = [0, 1].map((side) => data.typical[rows.typical_means[2 * i + side]].replace(/^-/, MINUS));
+    const here = cluster(rows.cluster[i]), there = cluster(rows.competitor[i]);
+    if (says & 8) return [make("p", {}, bdi(feature.name), " is ", bdi(value), `, as in ${mine} of the ${data.noun}s of `, ...here, ` and ${theirs} of `, ...there, ".")];
+    const side = says & 1 ? (feature.date ? "after" : "above") : feature.date ? "before" : "below";
+    const node = make("p", {}, bdi(feature.name), " ", bdi(value), ` is ${side} the ${theirs} typical of `, ...there);
+    if (says & 4) node.append(`, and nearer to the ${mine} typical of `, ...here);
+    node.append(".");
+    return [node];
+  }
+  function sharing(i) { // the competitors among which the evidence is shared
+    if (!isSplit(i)) return [];
+    const width = shape("shared")[1], parts = [];
+    for (let j = 0; j < width; j++) {
+      const percent = rows.shared[i * width + j];
+      if (percent) parts.push([j < width - 1 ? bdi(data.names[rows.shared_with[i * (width - 1) + j]]) : "others", ` (${percent}%)`]);
+    }
+    if (!parts.length) return [];
+    const node = make("p", { class: "dim" });
+    if (parts.length === 1) node.append("Relevance: the evidence against ", ...cluster(rows.competitor[i]), ".");
+    else {
+      node.append("Relevance: the evidence, shared among the competitors ");
+      parts.forEach((part, at) => node.append(at ? (at === parts.length - 1 ? " and " : ", ") : "", ...part));
+      node.append(".");
+      if (rows.beside) node.append(" Against ", bdi(data.names[rows.competitor[i]]), " alone: the same evidence, against ", ...cluster(rows.competitor[i]), " alone.");
+    }
+    return [node];
+  }
+  const story = (i) => make("div", { class: "story" }, claim(i), ...rank(i), ...typical(i), ...sharing(i));
+
   const VIEWS = {
-    table: (i) => [waterfall(lines(i), rows.evidence[i], "Feature")],
+    table: (i) => [waterfall(lines(i), rows.evidence[i], "Feature", isSplit(i) && rows.beside ? rows.competitor[i] : undefined)],
     documents: (i) => documentView(i),
     images: (i) => imageView(i),
   };
@@ -225,7 +296,7 @@
   function open(i, behavior) {
     opened = i;
     const title = make("h3", { tabindex: "-1" }, `${data.noun[0].toUpperCase()}${data.noun.slice(1)} `, bdi(idOf(i)));
-    $("row").replaceChildren(title, claim(i), ...VIEWS[data.kind](i), ...whyNot(i));
+    $("row").replaceChildren(title, story(i), ...VIEWS[data.kind](i), ...whyNot(i));
     for (const line of document.querySelectorAll("#list tbody tr")) line.classList.toggle("selected", Number(line.dataset.row) === i);
     drawMap();
     title.focus({ preventScroll: true });
@@ -332,7 +403,7 @@
   }
   function searched(i) {
     const text = data.kind === "documents" ? data.texts[i] : `${first(i)}\n${categoriesOf(i)}`;
-    return `${idOf(i)}\n${data.headings[rows.cluster[i]]}\n${text}`.toLowerCase();
+    return `${idOf(i)}\n${heading(rows.cluster[i])}\n${text}`.toLowerCase();
   }
   function list() {
     order = matching();
@@ -445,9 +516,10 @@
       const name = data.names[k].length > 18 ? `${data.names[k].slice(0, 17)}\u2026` : data.names[k];
       c.lineWidth = 4;
       c.strokeStyle = colors.paper;
-      c.strokeText(name, x / n, y / n);
+      const above = n < 3 ? 15 : 0; // a name must not cover all points of its cluster
+      c.strokeText(name, x / n, y / n - above);
       c.fillStyle = colors.ink;
-      c.fillText(name, x / n, y / n);
+      c.fillText(name, x / n, y / n - above);
     });
   }
   function nearest(event) {
@@ -463,7 +535,7 @@
     if (i === hovered) return;
     hovered = i;
     chart.style.cursor = i < 0 ? "" : "pointer";
-    const text = i < 0 ? "\u00A0" : `${data.noun[0].toUpperCase()}${data.noun.slice(1)} ${idOf(i)}: ${data.headings[rows.cluster[i]]}, evidence ${plain(rows.evidence[i])} against ${data.names[rows.competitor[i]]}${isNear(i) ? ", borderline" : ""}`;
+    const text = i < 0 ? "\u00A0" : `${data.noun[0].toUpperCase()}${data.noun.slice(1)} ${idOf(i)}: ${heading(rows.cluster[i])}, evidence ${plain(rows.evidence[i])} against ${data.names[rows.competitor[i]]}${isNear(i) ? ", borderline" : ""}`;
     $("map-status").textContent = text;
     drawMap();
   }
@@ -607,7 +679,9 @@
     list();
     if (rows.map) {
       const parts = data.map_explained.map((part) => `${Math.round(100 * part)}%`);
-      $("map-note").textContent = `The first two principal components of ${data.map_of}, with ${parts[0]} and ${parts[1]} of the variance. Points that are close together here may differ in the other components.`;
+      const scale = data.map_logarithmic ? " The axes are logarithmic on both sides of the median, so distances are not to scale." : "";
+      const beyond = data.map_beyond ? ` ${many(data.map_beyond, data.noun)} beyond the map ${data.map_beyond === 1 ? "is" : "are"} drawn at its edge.` : "";
+      $("map-note").textContent = `The first two principal components of ${data.map_of}, with ${parts[0]} and ${parts[1]} of the variance. Points that are close together here may differ in the other components.${scale}${beyond}`;
       layOut();
       drawMap();
     }

@@ -16,11 +16,12 @@ from whycluster.data.arrays import strongest
 from whycluster.explanations.base import BaseExplanation
 from whycluster.explanations.projection import project
 from whycluster.report.contents import Contents
+from whycluster.report.map import place_on_map
 from whycluster.report.packing import scaled_halves, smallest_codes, smallest_floats
+from whycluster.report.stories import evidence_ranks, shares_of
 
 _VALUES_AT_ONCE = 1 << 22  # number of relevance values per batch (32 MB)
 _ROUNDING = 1e-6  # residuals below this fraction of the evidence are rounding errors
-_MAP = 65535  # the size of the map, in its own units
 
 
 def claims_of(contents: Contents, chosen: Codes, some: BaseExplanation) -> dict[str, Any]:
@@ -42,22 +43,12 @@ def claims_of(contents: Contents, chosen: Codes, some: BaseExplanation) -> dict[
         found["residual"] = smallest_floats(residual)
     if exp.threshold is not None:
         found["bar"] = bar_of(exp.threshold)
-    return found | _map(exp, some)
-
-
-def _map(exp: BaseExplanation, some: BaseExplanation) -> dict[str, Any]:
-    found = project(exp.energy, some.table)
-    points = found.points
-    size = np.ptp(points, axis=0)
-    if not size.any():  # all rows at one place
-        size = np.ones(2)
-    places = np.round((points - points.min(axis=0)) / size.max() * _MAP)
-    return {
-        "map": places.astype(np.uint16),
-        "map_size": (size / size.max()).tolist(),
-        "map_of": found.of,
-        "map_explained": [round(part, 4) for part in found.explained],
-    }
+    return (
+        found
+        | place_on_map(project(exp.energy, some.table))
+        | evidence_ranks(exp, chosen)
+        | shares_of(exp, some)
+    )
 
 
 @dataclass(frozen=True)
@@ -117,7 +108,9 @@ def contrasts_of(exp: BaseExplanation, background: Any, n_others: int, n_feature
 def pack_contrasts(other: Codes, evidence: Floats, n_clusters: int) -> dict[str, Any]:
     """Pack the evidence against other clusters, and the clusters' codes if not all others are included."""
     scale, halves = scaled_halves(evidence)
-    found = {"against_scale": scale, "against": halves}
-    if other.shape[1] < n_clusters - 1:
-        found["other"] = smallest_codes(other)
-    return found
+    return {"against_scale": scale, "against": halves} | pack_others(other, n_clusters)
+
+
+def pack_others(other: Codes, n_clusters: int) -> dict[str, Any]:
+    """Pack the codes of other clusters, (n, M), if not all others are included."""
+    return {"other": smallest_codes(other)} if other.shape[1] < n_clusters - 1 else {}
