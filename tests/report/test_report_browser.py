@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import shutil
 from collections.abc import Iterator
 from importlib.resources import files
@@ -23,6 +24,7 @@ import whycluster as wc
 from examples.report import FLAGS
 from tests.optional import load_frame, optional
 from tests.report.page import HOSTILE, explained_wines, hostile_table, many_rows
+from tests.report.test_first_screen import customers
 from tests.report.test_report import DOCUMENTS, deep_digits, explained_documents
 
 if TYPE_CHECKING:
@@ -449,6 +451,8 @@ def test_images_are_drawn_with_their_heat_maps(browser: Browser, image_page: Pat
         ("hostile_page", "light"),
         ("image_page", "dark"),
         ("survey_page", "dark"),
+        ("customer_page", "light"),
+        ("customer_page", "dark"),
     ],
 )
 def test_no_barrier(browser: Browser, name: str, scheme: str, request: pytest.FixtureRequest) -> None:
@@ -500,7 +504,9 @@ def test_dark_and_light(browser: Browser, wine_page: Path) -> None:
     assert browser.run(paper) == light[0]
 
 
-@pytest.mark.parametrize("name", ["wine_page", "hostile_page", "text_page", "image_page", "survey_page"])
+@pytest.mark.parametrize(
+    "name", ["wine_page", "hostile_page", "text_page", "image_page", "survey_page", "customer_page"]
+)
 def test_a_phone_shows_all_without_scrolling_sideways(
     browser: Browser, name: str, request: pytest.FixtureRequest
 ) -> None:
@@ -670,3 +676,140 @@ def test_a_table_that_can_be_scrolled_has_a_shadow(browser: Browser, survey_page
     scroll = browser.one(".card .scroll")
     assert browser.run("return arguments[0].scrollWidth > arguments[0].clientWidth", scroll)
     assert "local, local, scroll, scroll" in scroll.value_of_css_property("background-attachment")
+
+
+def scaled_wines() -> tuple[Any, Any, Any]:
+    """Return the wines, their scaled values and the centers, computed without this package."""
+    X = load_frame("wine").data
+    model = make_pipeline(StandardScaler(), KMeans(3, n_init=5, random_state=0)).fit(X)
+    return X, model[0].transform(X), model[1].cluster_centers_
+
+
+def test_selected_rows_claim_nothing_about_others(
+    browser: Browser, pages: Path, wines: wc.Explanation
+) -> None:
+    wines[10:40].report(pages / "some.html")
+    browser.open(pages / "some.html", "#row-5")
+    story = browser.text("#row .story")
+    assert "of the other" not in story
+    assert "typical of" not in story
+    assert "shared among" in story
+
+
+@pytest.mark.parametrize("row", [7, 70, 83, 115, 130])
+def test_a_row_tells_its_story(browser: Browser, wine_page: Path, row: int) -> None:
+    X, Z, centers = scaled_wines()
+    distance = ((Z[:, None] - centers) ** 2).sum(axis=2)
+    cluster = distance.argmin(axis=1)
+    evidence = np.diff(np.sort(distance, axis=1), axis=1)[:, 0]
+    own, competitor = cluster[row], int(distance[row].argsort()[1])
+    browser.open(wine_page, f"#row-{row}")
+    _, rank, typical, shared = browser.text("#row .story").replace("\u2212", "-").split("\n")
+
+    others = (cluster == own) & (np.arange(178) != row)
+    below = int((evidence[others] < evidence[row]).sum())
+    near = evidence[row] <= 0.1 * np.median(evidence)
+    word = "Borderline" if near else "Clear" if below > 0.75 * others.sum() else "Typical"
+    than = {0: "none", others.sum(): "all"}.get(below, str(below))
+    told = f"more evidence than {than} of the other {others.sum()} rows in cluster {own}."
+    assert rank == f"{word}: {told}"
+
+    contrast = (Z[row] - centers[competitor]) ** 2 - (Z[row] - centers[own]) ** 2
+    name = X.columns[contrast.argmax()]
+    found = re.fullmatch(
+        rf"{re.escape(name)} (\S+) is (above|below) the (\S+) typical of cluster {competitor}"
+        rf"(?:, and nearer to the (\S+) typical of cluster {own})?\.",
+        typical,
+    )
+    assert found, typical
+    value, theirs, mine = X[name][row], X[name][cluster == competitor].mean(), X[name][cluster == own].mean()
+    assert float(found[1]) == value
+    assert found[2] == ("above" if value > theirs else "below")
+    assert float(found[3]) == pytest.approx(theirs, rel=6e-3)
+    assert (found[4] is not None) == (abs(value - mine) < abs(value - theirs))
+    assert found[4] is None or float(found[4]) == pytest.approx(mine, rel=6e-3)
+
+    shares = [int(part) for part in re.findall(r"\d \((\d+)%\)", shared)]
+    assert sum(shares) in (99, 100, 101)
+    assert shared.endswith(f"the same evidence, against cluster {competitor} alone.")
+
+    assert browser.text(".relevance thead").endswith(f"Against {competitor} alone")
+    for line in browser.all(".relevance tbody tr")[:10]:
+        feature = line.find_element("css selector", "th").text
+        shown = number(line.find_element("css selector", ".beside").text)
+        assert shown == pytest.approx(contrast[list(X.columns).index(feature)], abs=0.06)
+    beside = [number(cell.text) for cell in browser.all(".relevance .beside")]
+    assert sum(beside[:-1]) == pytest.approx(beside[-1], abs=0.4)
+    assert beside[-1] == pytest.approx(evidence[row], abs=0.06)
+
+
+def test_the_first_screen_has_the_verdict_and_all_segments(browser: Browser, wine_page: Path) -> None:
+    browser.open(wine_page)
+    seen = (
+        "const box = document.querySelector(arguments[0]).getBoundingClientRect();"
+        "return [box.top, box.bottom]"
+    )
+    verdict, table = browser.run(seen, ".verdict"), browser.run(seen, ".segments")
+    assert 0 < verdict[0] < verdict[1] < table[0] < table[1] < 900
+    bars = browser.run(
+        "return [...document.querySelectorAll('.segments .meter')].map(e =>"
+        " e.firstChild.getBoundingClientRect().width / e.getBoundingClientRect().width)"
+    )
+    _, Z, centers = scaled_wines()
+    cluster = ((Z[:, None] - centers) ** 2).sum(axis=2).argmin(axis=1)
+    np.testing.assert_allclose(bars, np.bincount(cluster) / 178, atol=0.01)
+
+
+@pytest.fixture(scope="module")
+def customer_page(pages: Path) -> Path:
+    frame = customers()
+    wc.explain(wc.tabular.pipeline(frame, n_clusters=3), frame).report(pages / "customers.html")
+    return pages / "customers.html"
+
+
+def test_values_are_as_in_the_file(browser: Browser, customer_page: Path) -> None:
+    frame = customers()
+    browser.open(customer_page)
+    for row in (3, 5, 17, 99, 250):
+        browser.run("location.hash = arguments[0]", f"#row-{row}")
+        browser.settle()
+        lines = [line.find_elements("css selector", "th, td") for line in browser.all(".relevance tbody tr")]
+        shown = {cells[0].text: cells[1].text for cells in lines}
+        for name in ("income", "spend", "visits"):
+            value = frame[name][row]
+            assert shown[name] == ("missing" if value != value else repr(value.item()).removesuffix(".0"))
+        assert shown["member"] == str(frame.member[row])
+        assert shown["joined"] == str(frame.joined[row].date())
+        decimals = len(shown["score"].partition(".")[2])
+        assert shown["score"].replace("\u2212", "-") == f"{frame.score[row]:.{decimals}f}"
+        assert decimals >= 3
+        if row == 17:
+            assert shown["income"] == "77183.6"
+
+
+def test_dates_with_a_time_keep_it(browser: Browser, pages: Path) -> None:
+    random = np.random.default_rng(0)
+    group = np.arange(60) % 2
+    seconds = random.integers(0, 86400, 60) + 86400 * 40 * group
+    frame = pd.DataFrame(
+        {"when": pd.Timestamp("2024-02-28") + pd.to_timedelta(seconds, "s"), "size": random.normal(group)}
+    )
+    wc.explain(group, frame).report(pages / "times.html")
+    browser.open(pages / "times.html")
+    for row in (0, 7, 31):
+        browser.run("location.hash = arguments[0]", f"#row-{row}")
+        browser.settle()
+        lines = [line.find_elements("css selector", "th, td") for line in browser.all(".relevance tbody tr")]
+        assert {cells[0].text: cells[1].text for cells in lines}["when"] == str(frame.when[row])
+
+
+def test_a_row_beyond_the_map_is_told_in_words(browser: Browser, pages: Path) -> None:
+    X = np.random.default_rng(0).normal(size=(200, 2))
+    X[199] = 5000.0
+    wc.explain(KMeans(2, n_init=1, random_state=0).fit(X[:-1]), X).report(pages / "far.html")
+    browser.open(pages / "far.html")
+    assert browser.text("#map-note").endswith(" 1 row beyond the map is drawn at its edge.")
+    X = np.random.default_rng(0).lognormal(0, 3, size=(500, 2))
+    wc.explain(KMeans(2, n_init=1, random_state=0).fit(X), X).report(pages / "tail.html")
+    browser.open(pages / "tail.html")
+    assert "The axes are logarithmic on both sides of the median" in browser.text("#map-note")
