@@ -24,7 +24,7 @@ INVALID: list[tuple[dict[str, Any], str]] = [
     (
         {"threshold": 0.5},
         "threshold applies only to models that give probabilities, such as Gaussian mixtures; this model "
-        "only compares its clusters. Leave it out.",
+        "gives none. Leave it out.",
     ),
     ({"target": "d"}, CLUSTER.format("target", "'d'")),
     ({"against": "d"}, CLUSTER.format("against", "'d'")),

@@ -703,7 +703,7 @@ def test_a_threshold_is_a_probability(threshold: Any) -> None:
 def test_a_threshold_needs_probabilities() -> None:
     assert message(ROWS, threshold=0.9) == (
         "explain: threshold applies only to models that give probabilities, such as Gaussian mixtures; this "
-        "model only compares its clusters. Leave it out."
+        "model gives none. Leave it out."
     )
     for option in ({"against": 1}, {"rule": "joint"}, {"beta": 2.0}):
         assert message(ROWS, metric="dot", threshold=0.9, **option) == (

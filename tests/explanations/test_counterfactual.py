@@ -771,8 +771,9 @@ def test_labels_have_no_counterfactuals(wine: Array) -> None:
     with pytest.raises(wc.UnsupportedModelError) as error:
         wc.explain(labels, wine).counterfactual(0)
     assert str(error.value) == (
-        "counterfactual: the clusters must be those of a model; these labels are explained through a "
-        "surrogate, whose boundaries may differ from theirs. Explain the model that made the labels."
+        "counterfactual: the clusters must come from a model; these labels are explained through a "
+        "surrogate, whose boundaries may differ from those of the clusters. Explain the model that produced "
+        "the labels."
     )
 
 

@@ -307,7 +307,7 @@ class ChangeableRow:
         return _ROUNDING[self.table.dtype.itemsize] ** 2
 
     def _read_packed(self, rows: Codes, columns: Codes, values: Sequence[Any]) -> Trials | None:
-        """Return the inputs of each trial i, whose value is in row rows[i] of a table."""
+        """Return the inputs for each trial; the value of trial i is in row rows[i] of a table."""
         order, starts = self._inputs_by_column
         counts = (starts[1:] - starts[:-1])[columns]
         trial = np.repeat(np.arange(len(columns)), counts)

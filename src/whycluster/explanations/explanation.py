@@ -271,8 +271,9 @@ class Explanation(BaseExplanation):
             raise InvalidInputError(f"counterfactual: row must be a single integer position; got {row!r}.")
         if self.fidelity is not None:
             raise UnsupportedModelError(
-                "counterfactual: the clusters must be those of a model; these labels are explained through a "
-                "surrogate, whose boundaries may differ from theirs. Explain the model that made the labels."
+                "counterfactual: the clusters must come from a model; these labels are explained through a "
+                "surrogate, whose boundaries may differ from those of the clusters. Explain the model that "
+                "produced the labels."
             )
         one = self[row]
         one.unchanged_table("counterfactual")

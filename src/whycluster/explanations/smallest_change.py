@@ -84,7 +84,7 @@ def short_single(row: ChangeableRow, to: int, column: int, value: Any) -> Change
 
 
 def _first_short(row: ChangeableRow, to: int, change: Change) -> Change | None:
-    """Return the change with the shortest values that are still enough."""
+    """Return the change with as few digits as possible, such that the row still moves."""
     options = [
         [*rounded_outward(value, row.cells[column], column in row.whole), exactly(value)]
         for column, value in zip(change.columns, change.values, strict=True)
@@ -106,7 +106,7 @@ def _codes(change: Change) -> Codes:
 
 
 def _solved(row: ChangeableRow, to: int, columns: Codes, number: int) -> Change | None:
-    """Return the smallest change of the columns with the given margin, without a check."""
+    """Return the smallest change of the columns that reaches the given margin; it is not checked."""
     set_columns: list[int] = []
     set_values: list[Any] = []
     whole = [column for column in columns.tolist() if column in row.whole]

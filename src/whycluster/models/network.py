@@ -146,7 +146,7 @@ class Query:
         if energy is not None and not energy.gives_probabilities:
             raise InvalidInputError(
                 f"{where}: {setting('threshold')} applies only to models that give probabilities, such as "
-                "Gaussian mixtures; this model only compares its clusters. Leave it out."
+                "Gaussian mixtures; this model gives none. Leave it out."
             )
 
 

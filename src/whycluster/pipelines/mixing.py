@@ -458,7 +458,7 @@ class TransformedEnergy(WrappedEnergy):
         self.scratch_width = sum(self._widths)
 
     def compared(self, x: Floats) -> Floats:
-        """Return y in the form in which its energy compares it."""
+        """Return y in the form that its energy compares."""
         return self.energy.compared(x[:, : self.energy.n_inputs])
 
     @property

@@ -98,7 +98,7 @@ def read_groups(adata: Any, groups: Any) -> CellGroups:
     found = CellGroups(column, codes, labels, column.iloc[first].tolist())
     if "" in found.names or any(isinstance(name, tuple) for name in found.originals):
         raise InvalidInputError(
-            f"{WHERE}: the group names in {of} must be numbers or nonempty strings. Rename any other groups."
+            f"{WHERE}: the group names in {of} must be numbers or nonempty strings. Rename all other groups."
         )
     if len(set(found.names)) < len(labels):
         raise InvalidInputError(
@@ -181,7 +181,7 @@ def _expression(adata: Any, layer: str | None) -> tuple[Any, str]:
 
 
 def chosen_rep(adata: Any, use_rep: Any, n_pcs: int | None) -> str | None:
-    """Return the name of the scores that the grouping was based on, or None for the expression."""
+    """Return the name of the scores that the grouping was based on, or None if it was based on expression."""
     if use_rep != "auto":
         return None if use_rep is None else str(use_rep)
     seen = _neighbors(adata)
