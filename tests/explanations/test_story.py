@@ -145,6 +145,15 @@ def test_categories_missing_values_and_dates_are_told_with_their_frequencies() -
     assert kinds >= {"category", "number"}, kinds
 
 
+def test_booleans_are_told_with_their_frequencies() -> None:
+    rng = np.random.default_rng(0)
+    member = rng.random(200) < 0.5
+    frame = pd.DataFrame({"member": member, "city": np.where(rng.random(200) < 0.9, "Rome", "Oslo")})
+    exp = wc.explain(wc.tabular.pipeline(frame, n_clusters=2), frame)
+    for row in range(20):
+        assert f"member is {member[row]}, as in 100% of the rows of cluster " in _sentences(exp, row)
+
+
 def test_the_split_against_the_nearest_competitor_stands_beside() -> None:
     frame, exp = _wine(4)
     contrast = wc.explain(exp_model(frame), frame, against=exp.competitor, rule="contrast")

@@ -134,7 +134,11 @@ def typical_sentence(exp: Any, row: int, compared: Comparisons, relevance: Float
             return ""
         what = f"{name} is {display.format_items([str(value)])[0]}"
         return _frequencies(what, known, names.index(str(value)), own, other, here, there)
-    return _means(name, value, compared.mean[[own, other], column], column in exp.table.dates, here, there)
+    means = compared.mean[[own, other], column]
+    if isinstance(value, (bool, np.bool_)):
+        known = (means if value else 1.0 - means)[:, None]
+        return _frequencies(f"{name} is {value}", known, 0, 0, 1, here, there)
+    return _means(name, value, means, column in exp.table.dates, here, there)
 
 
 def _frequencies(
