@@ -52,7 +52,7 @@ def test_the_command_explains_a_file(suffix: str, tmp_path: Path, capsys: pytest
     frame = pl.DataFrame(columns())
     frame.write_csv(path) if suffix == "csv" else frame.write_parquet(path)
     assert cli.main(["explain", str(path), "--k", "3", "--out", str(out)]) == 0, capsys.readouterr()
-    assert capsys.readouterr().out.startswith("60 rows, 3 columns; k-means with 3 clusters")
+    assert "\n60 rows, 3 columns; k-means with 3 clusters" in capsys.readouterr().out
     found = pl.read_csv(out) if suffix == "csv" else pl.read_parquet(out)
     expected = wc.explain(wc.tabular.pipeline(frame, 3), frame)
     assert found["cluster"].to_list() == expected.cluster.tolist()

@@ -19,8 +19,9 @@ from sklearn.preprocessing import StandardScaler
 import whycluster as wc
 from tests.golden.findings import stars
 from tests.optional import optional
+from whycluster.data.display import format_apart, format_dates, format_frequencies
 from whycluster.explanations.members import MemberClusters
-from whycluster.explanations.statements import Statement, format_apart, format_dates, format_frequencies
+from whycluster.explanations.statements import Statement
 
 if TYPE_CHECKING:
     import pandas as pd

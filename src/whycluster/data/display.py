@@ -11,6 +11,10 @@ import numpy as np
 from whycluster.data.missing import is_missing
 
 _LONGEST_CELL = 40
+_ROUNDING = 1e-12  # numbers with a smaller relative difference may look the same
+_MOST_DIGITS = 17
+_UNITS_OF_TIME = ("D", "m", "s", "us")
+_US_PER_DAY = 86_400_000_000
 
 
 def heading(title: str) -> str:
@@ -62,6 +66,54 @@ def numbers_or_dates(values: Iterable[float], is_date: Iterable[bool]) -> list[s
         text = str(np.datetime64(round(value), "D")) if as_date and value == value else number(value)
         texts.append(text if value == value else "")
     return texts
+
+
+def format_apart(values: Sequence[float]) -> list[str]:
+    """Format numbers as in `number`, with more digits if different numbers would look the same.
+
+    A number that is 0 up to rounding, compared with the others, becomes 0.
+    """
+    least = _ROUNDING * max((abs(value) for value in values if value == value), default=0.0)
+    values = [0.0 if abs(value) <= least else value for value in values]
+    texts = numbers(values)
+    digits = 4
+    while not _tells_apart(values, [float(text) for text in texts]) and digits <= _MOST_DIGITS:
+        texts = [f"{value + 0.0:.{digits}g}" for value in values]
+        digits += 1
+    return texts
+
+
+def format_dates(values: Sequence[float]) -> list[str]:
+    """Format days since 1970 as dates, with the time of day if different dates would look the same."""
+    texts: list[str] = []
+    for unit in _UNITS_OF_TIME:
+        us = [0 if value != value else round(value * _US_PER_DAY) for value in values]
+        step = {"D": _US_PER_DAY, "m": 60_000_000, "s": 1_000_000, "us": 1}[unit]
+        stamps = [np.datetime64(round(t / step) * step, "us") for t in us]
+        texts = [str(stamp.astype(f"datetime64[{unit}]")).replace("T", " ") for stamp in stamps]
+        if _tells_apart(values, texts):
+            break
+    return ["" if value != value else text for value, text in zip(values, texts, strict=True)]
+
+
+def format_frequencies(values: Sequence[float]) -> list[str]:
+    """Format frequencies as percentages, with decimals if different ones would look the same."""
+    texts: list[str] = []
+    for decimals in range(_MOST_DIGITS):
+        texts = [f"{value:.{decimals}%}" for value in values]
+        if _tells_apart(values, texts):
+            break
+    return texts
+
+
+def _tells_apart(values: Sequence[float], texts: Sequence[str] | Sequence[float]) -> bool:
+    """Return whether the first value looks different from all others that differ from it."""
+    first = values[0]
+    return all(
+        text != texts[0]
+        for value, text in zip(values[1:], texts[1:], strict=True)
+        if abs(value - first) > _ROUNDING * max(abs(value), abs(first))
+    )
 
 
 def format_value(value: Any) -> str:

@@ -268,7 +268,7 @@ def _compare(sample: _Sample, reference: Refitting, seed: int, bar: Progress) ->
             without = data.draw(kind, rng)
             codes = reference.clusters(without, without, seed + i)
             drawn[i] = _silhouettes(sample, without, codes).mean()
-            bar.step()
+        bar.step(_N_DRAWS)
         mean, deviation = float(drawn.mean()), float(drawn.std(ddof=1))
         nulls.append(Null(kind, mean, deviation, (silhouette - mean) / max(deviation, 1e-9)))
     return tuple(nulls)

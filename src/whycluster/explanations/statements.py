@@ -9,19 +9,13 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from whycluster.data import display
-from whycluster.data.labels import cluster_name, noise_mask
+from whycluster.data.labels import NOISE, cluster_name
 from whycluster.explanations.formatting import capitalize, join_words, list_clusters
 
 HIGHER, LOWER, BETWEEN, SAME, MISSING, FAR = "higher", "lower", "between", "same", "missing", "far"
-_ROUNDING = 1e-12  # numbers with a smaller relative difference may look the same
 _OF_DATES = {HIGHER: "later", LOWER: "earlier", "above": "after", "below": "before"}
 _SIDES = ("above", "below")
-_MOST_DIGITS = 17
-_UNITS_OF_TIME = ("D", "m", "s", "us")
-_US_PER_DAY = 86_400_000_000
 
 
 class Statement(NamedTuple):
@@ -131,8 +125,8 @@ class Statement(NamedTuple):
         """The value in the cluster, then those of the clusters in ``against``, as text."""
         values = [self.value, *self.values]
         if self.is_frequency:
-            return format_frequencies(values)
-        return format_dates(values) if self.is_date else format_apart(values)
+            return display.format_frequencies(values)
+        return display.format_dates(values) if self.is_date else display.format_apart(values)
 
     def _sides(self, others: Sequence[str], between: str = " and ") -> str:
         """Return "above cluster 3 (1.2) and below cluster 1 (9.3)"."""
@@ -147,8 +141,9 @@ class Statement(NamedTuple):
 
 def _with_values(clusters: Sequence[Any], texts: Sequence[str]) -> str:
     """Return clusters with their values: "cluster 3 (31.4)", or "clusters 1 (4.2) and 3 (31.4)"."""
-    names = [f"{name} ({text})" for name, text in zip(display.format_items(clusters), texts, strict=True)]
-    if any(noise_mask(clusters)):
+    shown = display.format_items(clusters)
+    names = [f"{name} ({text})" for name, text in zip(shown, texts, strict=True)]
+    if NOISE in shown:
         return join_words(names)
     return f"cluster{'s' * (len(names) > 1)} {join_words(names)}"
 
@@ -163,54 +158,6 @@ def in_clusters(clusters: Sequence[Any], texts: Sequence[str]) -> str:
 def _elsewhere(clusters: Sequence[Any], texts: Sequence[str]) -> str:
     """Return frequencies in other clusters, as part of a parenthesis, or "" if there are no others."""
     return f", against {in_clusters(clusters, texts)}" if clusters else ""
-
-
-def format_apart(values: Sequence[float]) -> list[str]:
-    """Format numbers as in `display.number`, with more digits if different numbers would look the same.
-
-    A number that is 0 up to rounding, compared with the others, becomes 0.
-    """
-    least = _ROUNDING * max((abs(value) for value in values if value == value), default=0.0)
-    values = [0.0 if abs(value) <= least else value for value in values]
-    texts = display.numbers(values)
-    digits = 4
-    while not _tells_apart(values, [float(text) for text in texts]) and digits <= _MOST_DIGITS:
-        texts = [f"{value + 0.0:.{digits}g}" for value in values]
-        digits += 1
-    return texts
-
-
-def format_dates(values: Sequence[float]) -> list[str]:
-    """Format days since 1970 as dates, with the time of day if different dates would look the same."""
-    texts: list[str] = []
-    for unit in _UNITS_OF_TIME:
-        us = [0 if value != value else round(value * _US_PER_DAY) for value in values]
-        step = {"D": _US_PER_DAY, "m": 60_000_000, "s": 1_000_000, "us": 1}[unit]
-        stamps = [np.datetime64(round(t / step) * step, "us") for t in us]
-        texts = [str(stamp.astype(f"datetime64[{unit}]")).replace("T", " ") for stamp in stamps]
-        if _tells_apart(values, texts):
-            break
-    return ["" if value != value else text for value, text in zip(values, texts, strict=True)]
-
-
-def format_frequencies(values: Sequence[float]) -> list[str]:
-    """Format frequencies as percentages, with decimals if different ones would look the same."""
-    texts: list[str] = []
-    for decimals in range(_MOST_DIGITS):
-        texts = [f"{value:.{decimals}%}" for value in values]
-        if _tells_apart(values, texts):
-            break
-    return texts
-
-
-def _tells_apart(values: Sequence[float], texts: Sequence[str] | Sequence[float]) -> bool:
-    """Return whether the first value looks different from all others that differ from it."""
-    first = values[0]
-    return all(
-        text != texts[0]
-        for value, text in zip(values[1:], texts[1:], strict=True)
-        if abs(value - first) > _ROUNDING * max(abs(value), abs(first))
-    )
 
 
 def headline(statements: Sequence[Statement], is_noise: bool) -> str:

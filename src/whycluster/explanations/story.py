@@ -11,12 +11,12 @@ from whycluster.core.arrays import Floats
 from whycluster.core.attribution import CodedQuery
 from whycluster.core.rules import CONTRAST
 from whycluster.data import display
+from whycluster.data.display import format_apart, format_dates, format_frequencies
 from whycluster.data.labels import cluster_name
 from whycluster.data.missing import is_missing
 from whycluster.explanations.base import BaseExplanation
 from whycluster.explanations.comparisons import Comparisons
 from whycluster.explanations.formatting import join_words
-from whycluster.explanations.statements import format_apart, format_dates, format_frequencies
 
 BORDERLINE, TYPICAL, CLEAR = "borderline", "typical", "clear"
 _CLEAR = 0.75  # a row is clear if it has more evidence than this share of the other members

@@ -135,12 +135,14 @@ class Summary:
         heads = ["cluster", "rows", "feature", "share", "", "mean", "compared with"]
         if self._categories or (self.direction == MISSING).any():
             heads[5] = "mean or frequency"
-        largest, rows = float(np.abs(self.share).max()), []
-        for group, (label, size) in enumerate(zip(self.clusters.tolist(), self.size.tolist(), strict=True)):
+        found = [self.statements(group, n_features) for group in range(len(self.clusters))]
+        bars = iter(display.bars([s.share for some in found for s in some], float(np.abs(self.share).max())))
+        rows = []
+        for some, label, size in zip(found, self.clusters.tolist(), self.size.tolist(), strict=True):
             first = [str(label), str(size)]
-            for each in self.statements(group, n_features):
-                bar, share = display.bar(each.share, largest), f"{each.share:.0%}"
-                rows.append([*first, str(each.feature), share, bar, each.formatted, each.comparison])
+            for each in some:
+                cells = [str(each.feature), f"{each.share:.0%}", next(bars), each.formatted, each.comparison]
+                rows.append([*first, *cells])
                 first = ["", ""]
         text = display.table(heads, rows, align="<><><><", longest=_LONGEST_CELL)
         return f"{text}\n\n{self._note}" if self._note else text

@@ -16,11 +16,11 @@ from whycluster.core import attribution, outputs
 from whycluster.core.arrays import Codes, Floats
 from whycluster.core.attribution import CodedQuery
 from whycluster.core.rules import CONTRAST
+from whycluster.data.display import format_apart, format_dates, format_frequencies
 from whycluster.data.missing import is_missing
 from whycluster.explanations.base import BaseExplanation
 from whycluster.explanations.comparisons import Comparisons
 from whycluster.explanations.explanation import Explanation
-from whycluster.explanations.statements import format_apart, format_dates, format_frequencies
 from whycluster.report.packing import smallest_codes, smallest_floats
 
 _N_NAMED = 3  # competitors that are named

@@ -6,14 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from whycluster.data.display import format_apart, format_dates, format_frequencies
 from whycluster.explanations.comparisons import Comparisons
-from whycluster.explanations.statements import (
-    MISSING,
-    Statement,
-    format_apart,
-    format_dates,
-    format_frequencies,
-)
+from whycluster.explanations.statements import MISSING, Statement
 from whycluster.explanations.summary import Summary
 from whycluster.report.formatting import clean_names
 
