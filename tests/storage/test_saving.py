@@ -328,7 +328,8 @@ def assert_same_explanation(loaded: wc.Explanation, exp: wc.Explanation, path: P
     assert_same(loaded.top(4).value, exp.top(4).value)
     assert loaded.to_frame("pandas").equals(exp.to_frame("pandas"))
     pages = [path / "loaded.html", path / "given.html"]
-    for page, one in zip(pages, (loaded, exp), strict=True):
+    # The model is not saved, so the report of the loaded explanation cannot say how stable the clusters are.
+    for page, one in zip(pages, (loaded, replace(exp, model=None)), strict=True):
         one.report(page)
     assert pages[0].read_text() == pages[1].read_text()
 
