@@ -40,12 +40,15 @@ def _explain(frame: Any, k: int) -> wc.Explanation:
     return wc.explain(make_pipeline(StandardScaler(), KMeans(k, n_init=1, random_state=0)).fit(frame), frame)
 
 
-def _is_true(word: str, frame: Any, own: Any) -> bool:
+def _is_true(word: str, frame: Any, own: Any, clusters: Any) -> bool:
     """Derive one word of a name again from the table."""
     kind, _, rest = word.partition(" ")
     if kind in ("high", "late", "low", "early"):
         inside, outside = frame.loc[own, rest].mean(), frame.loc[~own, rest].mean()
-        return bool(inside > outside if kind in ("high", "late") else inside < outside)
+        others = frame[rest][~own].groupby(clusters[~own]).mean().dropna()
+        if kind in ("high", "late"):
+            return bool(inside > outside and (others < inside).mean() >= 2 / 3)
+        return bool(inside < outside and (others > inside).mean() >= 2 / 3)
     if kind == "no":
         missing = frame[rest].isna()
         return bool(missing[own].mean() > max(0.5, missing[~own].mean()))
@@ -69,8 +72,14 @@ def test_proposed_names_are_unique_and_true(table: str, k: int) -> None:
             if word.startswith("cluster "):
                 continue
             n_words += 1
-            assert _is_true(word, frame, pd.Series(exp.cluster == label)), (label, name)
+            assert _is_true(word, frame, pd.Series(exp.cluster == label), exp.cluster), (label, name)
     assert n_words >= k
+
+
+def test_a_middle_cluster_is_neither_high_nor_low() -> None:
+    centers = [[0.0, 0.0], [4.0, 9.0], [8.0, 0.0]]
+    exp = wc.explain(centers, np.repeat(centers, 20, axis=0))
+    assert exp.names() == {0: "low x0", 1: "high x1", 2: "high x0"}
 
 
 def test_clusters_that_cannot_be_told_apart_in_words_keep_their_labels() -> None:

@@ -348,3 +348,14 @@ def test_competitors_are_listed_without_a_table_of_all_pairs() -> None:
     rivals, weights = found.rivals(np.array([True, False, True]))
     assert rivals[:, 0].tolist() == [2, 0]
     assert weights[:, 0].tolist() == [1 / 3, 1.0]
+
+
+@pytest.mark.parametrize(("n_rare", "expected"), [(1, ""), (4, "rare")])
+def test_a_rare_category_does_not_characterize_a_cluster(n_rare: int, expected: str) -> None:
+    pd = pytest.importorskip("pandas")
+    words = ["rare"] * n_rare + [f"w{i}" for i in range(30 - n_rare)]
+    frame = pd.DataFrame({"x": [0.0] * 30 + [9.0] * 30, "word": words + [f"v{i}" for i in range(30)]})
+    model = make_pipeline(wc.tabular.encoder(frame, keep=["word"]), KMeans(2, n_init=1, random_state=0))
+    exp = wc.explain(model.fit(frame), frame)
+    group = exp.summary().clusters.tolist().index(exp.cluster[0])
+    assert exp.summary().direction[group, 1] == expected

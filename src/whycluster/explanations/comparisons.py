@@ -19,6 +19,7 @@ from whycluster.explanations.statements import BETWEEN, FAR, HIGHER, LOWER, MISS
 _COVERED = 2 / 3  # a statement names the fewest rivals that make up this share of the differences
 _MOST_NAMED = 3  # but at most this many
 _ROUNDING = 1e-12  # means with a smaller difference, relative to the largest mean, are equal up to rounding
+_LEAST_FREQUENCY = 0.1  # a rarer category does not characterize a cluster
 _CELLS = 1 << 20  # the maximum number of values that are compared at once
 
 
@@ -103,8 +104,9 @@ class Comparisons:
     def categories_named(self) -> dict[int, Codes]:
         """(G,) the category with the largest positive relevance in each categorical column.
 
-        -1 if there is none, or if it is no more frequent than in the rivals together: it then does not
-        characterize the cluster, even if the column does. Also -1 for noise.
+        -1 if there is none, if fewer than a tenth of the rows have it, or if it is no more frequent than in
+        the rivals together: it then does not characterize the cluster, even if the column does. Also -1 for
+        noise.
         """
         found, groups = {}, np.arange(len(self.groups))
         for column, counts in self.categories.items():
@@ -114,7 +116,7 @@ class Comparisons:
             relevance = counts.relevance[self.groups]
             best = relevance.argmax(axis=1)
             own = counts.frequency[self.groups, best]
-            more = own > self._pooled(counts.frequency, best) + _ROUNDING
+            more = (own > self._pooled(counts.frequency, best) + _ROUNDING) & (own >= _LEAST_FREQUENCY)
             found[column] = np.where(more & (relevance[groups, best] > 0) & ~self.is_noise, best, -1)
         return found
 

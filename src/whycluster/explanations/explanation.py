@@ -237,9 +237,9 @@ class Explanation(BaseExplanation):
     def names(self) -> dict[Any, str]:
         """Propose a short, unique name for each cluster, such as "high income, low age"; see `rename`.
 
-        A name says "high" or "low" only if the cluster's mean is above or below both the mean of all other
-        rows and the means of the clusters that the feature sets it apart from. It names a category only if
-        most rows of the cluster have it.
+        A name says "high" or "low" only if the cluster's mean is above or below the mean of all other rows,
+        the means of the clusters that the feature sets it apart from, and those of two thirds of all other
+        clusters. It names a category only if most rows of the cluster have it.
         """
         return propose_names(self.summary())
 

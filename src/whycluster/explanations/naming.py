@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+import numpy as np
+
+from whycluster.core.arrays import Floats
 from whycluster.data.display import format_items, format_name
 from whycluster.data.labels import NOISE, is_noise
 from whycluster.explanations.statements import HIGHER, LOWER, MISSING, Statement
@@ -13,14 +16,15 @@ from whycluster.explanations.summary import Summary
 _N_WORDS = 2  # the number of features in a name, if that makes it unique
 _MOST_WORDS = 4
 _CONSIDERED = 12  # the number of features from which names are made
+_MOST = 2 / 3  # the share of the other clusters that a high or low mean exceeds
 
 
 def propose_names(summary: Summary) -> dict[Any, str]:
     """Return a short, unique name for each cluster, such as "high income, low age".
 
-    A name says "high" or "low" only if the cluster's mean is above or below both the mean of all other rows
-    and the means of the clusters that the feature sets it apart from. It names a category only if most rows
-    of the cluster have it.
+    A name says "high" or "low" only if the cluster's mean is above or below the mean of all other rows, the
+    means of the clusters that the feature sets it apart from, and those of two thirds of all other clusters.
+    It names a category only if most rows of the cluster have it.
     """
     words = {label: _words(summary, group) for group, label in enumerate(summary.clusters.tolist())}
     n_words = dict.fromkeys(words, _N_WORDS)
@@ -47,8 +51,19 @@ def _words(summary: Summary, group: int) -> list[str]:
     """Return what can be said of a cluster in two or three words per feature, the strongest first."""
     found = [each for each in summary.statements(group, _CONSIDERED) if each.share > 0]
     columns = {name: i for i, name in enumerate(summary.feature_names)}
-    outside = [float(summary.outside[group, columns[each.feature]]) for each in found]
-    return [word for each, other in zip(found, outside, strict=True) if (word := _word(each, other))]
+    words = []
+    for each in found:
+        column = columns[each.feature]
+        if each.direction not in (HIGHER, LOWER) or _is_extreme(each, summary.compared.mean[:, column]):
+            words.append(_word(each, float(summary.outside[group, column])))
+    return [word for word in words if word]
+
+
+def _is_extreme(statement: Statement, means: Floats) -> bool:
+    """Return whether the direction also holds against two thirds of all other clusters."""
+    beyond = means < statement.value if statement.direction == HIGHER else means > statement.value
+    n_others = int((~np.isnan(means)).sum()) - 1
+    return bool(beyond.sum() >= _MOST * n_others)
 
 
 def _word(statement: Statement, outside: float) -> str:

@@ -14,6 +14,7 @@ from whycluster.report.formatting import clean_names
 
 _N_SHOWN = 3  # features per cluster
 _LARGE, _TOO_LARGE = 1e3, 1e15  # numbers in between are written in full
+_SEPARATED = 10_000  # from here on, thousands are separated; years are not
 _MINUS = "\N{MINUS SIGN}"
 
 
@@ -38,7 +39,7 @@ def _formatted(statement: Statement, overall: float) -> list[str]:
         return format_frequencies(values)
     if statement.is_date:
         return format_dates(values)
-    large = [f"{value:,.0f}" for value in values]
+    large = [f"{value:,.0f}" if abs(value) >= _SEPARATED else f"{value:.0f}" for value in values]
     if all(_LARGE <= abs(value) < _TOO_LARGE for value in values) and large[0] != large[1]:
         return [text.replace("-", _MINUS) for text in large]
     return [text.replace("-", _MINUS) for text in format_apart(values)]
