@@ -300,3 +300,17 @@ class TestFewRows:
             wc.FewRowsWarning, match=r"^explain: beta and the cluster sizes were measured on only 3 "
         ):
             wc.explain(KMeans(2, n_init=1, random_state=0).fit(X), X[:3], rule="sequential")
+
+
+def test_comparisons_hold_as_printed() -> None:
+    """The mean of the other cluster, 1500.4, must not be printed as the value, 1500."""
+    X = np.array([[1500.0, 0.0]] * 10 + [[1500.4, 0.001]] * 10 + [[1500.0, 5.0]] * 10)
+    exp = wc.explain([[1500.0, 0.0], [1500.4, 0.001], [1500.0, 5.0]], X)
+    found = _TYPICAL.search(_sentences(exp, 0))
+    assert found is not None
+    assert (found["value"], found["side"], found["other"], found["own"]) == (
+        "1500",
+        "below",
+        "1500.4",
+        "1500",
+    )

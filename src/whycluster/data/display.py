@@ -12,7 +12,7 @@ from whycluster.data.missing import is_missing
 
 _LONGEST_CELL = 40
 _ROUNDING = 1e-12  # numbers with a smaller relative difference may look the same
-_MOST_DIGITS = 17
+MOST_DIGITS = 17
 _UNITS_OF_TIME = ("D", "m", "s", "us")
 _US_PER_DAY = 86_400_000_000
 
@@ -77,7 +77,7 @@ def format_apart(values: Sequence[float]) -> list[str]:
     values = [0.0 if abs(value) <= least else value for value in values]
     texts = numbers(values)
     digits = 4
-    while not _tells_apart(values, [float(text) for text in texts]) and digits <= _MOST_DIGITS:
+    while not _tells_apart(values, [float(text) for text in texts]) and digits <= MOST_DIGITS:
         texts = [f"{value + 0.0:.{digits}g}" for value in values]
         digits += 1
     return texts
@@ -99,7 +99,7 @@ def format_dates(values: Sequence[float]) -> list[str]:
 def format_frequencies(values: Sequence[float]) -> list[str]:
     """Format frequencies as percentages, with decimals if different ones would look the same."""
     texts: list[str] = []
-    for decimals in range(_MOST_DIGITS):
+    for decimals in range(MOST_DIGITS):
         texts = [f"{value:.{decimals}%}" for value in values]
         if _tells_apart(values, texts):
             break

@@ -25,7 +25,7 @@ _CELLS = 1 << 20  # the maximum number of values that are compared at once
 
 @dataclass(frozen=True, eq=False)
 class Comparisons:
-    """What is known of the d columns of the P clusters that have rows, and which of them compete.
+    """The means and frequencies of d columns in the P clusters that have rows, and the competitors.
 
     A feature of a cluster is compared with the rivals from which it separates the cluster most: the
     fewest rivals that make up two thirds of the squared differences, weighted by how many members compete
@@ -119,6 +119,17 @@ class Comparisons:
             more = (own > self._pooled(counts.frequency, best) + _ROUNDING) & (own >= _LEAST_FREQUENCY)
             found[column] = np.where(more & (relevance[groups, best] > 0) & ~self.is_noise, best, -1)
         return found
+
+    def code_of(self, column: int, category: Any) -> int:
+        """Return the code of a category whose frequency is known, or -1."""
+        if column not in self._codes:
+            known = self.names[column] if self.categories[column].frequency.shape[1] else ()
+            self._codes[column] = {str(each): code for code, each in enumerate(known)}
+        return self._codes[column].get(str(category), -1)
+
+    @cached_property
+    def _codes(self) -> dict[int, dict[str, int]]:
+        return {}
 
     def _pooled(self, frequency: Floats, columns: Codes | slice = slice(None)) -> Floats:
         """Return a frequency in the rows of all rivals of each cluster together, (G,) or (G, d)."""

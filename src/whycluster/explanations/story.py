@@ -1,17 +1,18 @@
-"""The story of one row: how clear the case is, what is typical elsewhere, and who shares the evidence."""
+"""The story of one row: the rank of its evidence, typical values elsewhere, and the competitors."""
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from whycluster.core import attribution, outputs
 from whycluster.core.arrays import Floats
 from whycluster.core.attribution import CodedQuery
 from whycluster.core.rules import CONTRAST
 from whycluster.data import display
-from whycluster.data.display import format_apart, format_dates, format_frequencies
+from whycluster.data.days import to_days
 from whycluster.data.labels import cluster_name
 from whycluster.data.missing import is_missing
 from whycluster.explanations.base import BaseExplanation
@@ -65,19 +66,26 @@ def rank_sentence(exp: BaseExplanation, row: int) -> str:
     return f"{rank.word.capitalize()}: more evidence than {n} {others} in {cluster_name(exp.cluster[row])}."
 
 
+def splits_evidence(exp: BaseExplanation) -> bool:
+    """Return whether the evidence is shared among several competitors, so that `contrast` may differ."""
+    has_means = exp.positions is None or not exp.energy.needs_means  # the means are those of all rows
+    return exp.rule != CONTRAST and exp.threshold is None and len(exp.labels) > 2 and has_means
+
+
+def is_split(exp: BaseExplanation) -> NDArray[np.bool_]:
+    """Return whether the relevance of each row differs from that against its strongest competitor, (n,)."""
+    return np.asarray((exp.evidence >= 0) & (exp.cluster_codes != exp.competitor_codes))
+
+
 def contrast(exp: BaseExplanation, row: int) -> Floats | None:
     """Return the relevance of a row against its strongest competitor alone, (d,).
 
     None if the relevance is already that, as in a contrast, with two clusters or with negative evidence, or
     if a threshold is explained.
     """
-    if exp.rule == CONTRAST or exp.threshold is not None or len(exp.labels) < 3 or exp.evidence[row] < 0:
-        return None
-    if exp.energy.needs_means and exp.positions is not None:  # some rows do not have the means of all rows
+    if not splits_evidence(exp) or not is_split(exp)[row]:
         return None
     cluster, competitor = exp.cluster_codes[[row]], exp.competitor_codes[[row]]
-    if cluster[0] == competitor[0]:
-        return None
     energy = outputs.informed(exp.energy, exp.table)
     found = attribution.attribute(energy, exp.table.take(np.array([row])), CodedQuery(cluster, competitor))
     return np.asarray(found.relevance[0], dtype=np.float64)
@@ -107,6 +115,66 @@ def sharing_sentences(exp: BaseExplanation, row: int) -> list[str]:
     ]
 
 
+class Typical(NamedTuple):
+    """How a value compares with what is typical of the row's own cluster and of its competitor.
+
+    Attributes
+    ----------
+    own, other : the mean or frequency in the two clusters, as text
+    is_above : whether the value is above the mean of the competitor; None if frequencies are given
+    is_nearer : whether the value is nearer to the mean of its own cluster
+    """
+
+    own: str
+    other: str
+    is_above: bool | None = None
+    is_nearer: bool = False
+
+
+def compare_with_typical(
+    compared: Comparisons, column: int, value: Any, own: int, other: int, is_date: bool
+) -> Typical | None:
+    """Compare a value with two clusters, given as positions; None if nothing can be said."""
+    if is_missing(value):
+        known = None if compared.missing is None else compared.missing[:, column]
+        return _frequencies(known, own, other)
+    if column in compared.categories:
+        code = compared.code_of(column, value)
+        return _frequencies(compared.categories[column].frequency[:, code], own, other) if code >= 0 else None
+    means = compared.mean[:, column]
+    is_known = compared.missing is None or not compared.missing[[own, other], column].any()
+    if isinstance(value, (bool, np.bool_)) and is_known:
+        return _frequencies(means if value else 1.0 - means, own, other)
+    number, (mine, theirs) = to_days(value) if is_date else float(value), means[[own, other]].tolist()
+    if not np.isfinite([number, mine, theirs]).all() or number == theirs:
+        return None
+    texts = display.format_dates([mine, theirs]) if is_date else _true_as_printed(number, mine, theirs)
+    return Typical(texts[0], texts[1], number > theirs, abs(number - mine) < abs(number - theirs))
+
+
+def _frequencies(known: Floats | None, own: int, other: int) -> Typical | None:
+    if known is None:
+        return None
+    mine, theirs = display.format_frequencies(known[[own, other]].tolist())
+    return Typical(mine, theirs)
+
+
+def _true_as_printed(number: float, mine: float, theirs: float) -> list[str]:
+    """Format two means with so many digits that comparisons with the number hold as printed."""
+    texts, digits = display.format_apart([mine, theirs]), 4
+    while not _holds(number, (mine, theirs), texts) and digits <= display.MOST_DIGITS:
+        texts = [f"{value + 0.0:.{digits}g}" for value in (mine, theirs)]
+        digits += 1
+    return texts
+
+
+def _holds(number: float, means: tuple[float, float], texts: list[str]) -> bool:
+    near, far = (abs(number - mean) for mean in means)
+    printed = [float(text) for text in texts]
+    same_side = np.sign(number - printed[1]) == np.sign(number - means[1])
+    return bool(same_side and (abs(number - printed[0]) < abs(number - printed[1])) == (near < far))
+
+
 def typical_sentence(exp: Any, row: int, compared: Comparisons, relevance: Floats) -> str:
     """Compare the value that speaks most for the row's cluster with what is typical of the competitor.
 
@@ -122,44 +190,18 @@ def typical_sentence(exp: Any, row: int, compared: Comparisons, relevance: Float
     if not relevance[column] > 0 or any(label not in compared.labels for label in labels):
         return ""  # nothing speaks for the cluster, or no row shows what is typical
     own, other = (compared.labels.index(label) for label in labels)
-    value = exp.table.take(np.array([row])).pick(np.array([[column]]))[0, 0]
+    value, is_date = (
+        exp.table.take(np.array([row])).pick(np.array([[column]]))[0, 0],
+        column in exp.table.dates,
+    )
+    found = compare_with_typical(compared, column, value, own, other, is_date)
+    if found is None:
+        return ""
     name = display.format_items([exp.feature_names[column]])[0]
     here, there = (cluster_name(label) for label in labels)
-    if is_missing(value):
-        return _frequencies(f"{name} is missing", compared.missing, column, own, other, here, there)
-    if column in compared.categories:
-        names = [str(each) for each in compared.names[column]]
-        known = compared.categories[column].frequency
-        if not known.shape[1] or str(value) not in names:
-            return ""
-        what = f"{name} is {display.format_items([str(value)])[0]}"
-        return _frequencies(what, known, names.index(str(value)), own, other, here, there)
-    means = compared.mean[[own, other], column]
-    if isinstance(value, (bool, np.bool_)):
-        known = (means if value else 1.0 - means)[:, None]
-        return _frequencies(f"{name} is {value}", known, 0, 0, 1, here, there)
-    return _means(name, value, means, column in exp.table.dates, here, there)
-
-
-def _frequencies(
-    what: str, known: Floats | None, column: int, own: int, other: int, here: str, there: str
-) -> str:
-    """Return "city is Rome, as in 72% of the rows of cluster 3 and 4% of cluster 5."."""
-    if known is None:
-        return ""
-    mine, theirs = format_frequencies(known[[own, other], column].tolist())
-    return f"{what}, as in {mine} of the rows of {here} and {theirs} of {there}."
-
-
-def _means(name: str, value: Any, means: Floats, is_date: bool, here: str, there: str) -> str:
-    """Return "age 22 is below the 51.3 typical of cluster 5, and nearer to the 24.1 of cluster 3."."""
-    number = float(np.datetime64(value, "us").astype(np.int64)) / 86_400_000_000 if is_date else float(value)
-    if np.isnan(means).any() or number == means[1]:
-        return ""
-    text = display.format_value(value)
-    mine, theirs = (format_dates if is_date else format_apart)(means.tolist())
-    above, below = ("after", "before") if is_date else ("above", "below")
-    sentence = f"{name} {text} is {above if number > means[1] else below} the {theirs} typical of {there}"
-    if abs(number - means[0]) < abs(number - means[1]):
-        sentence += f", and nearer to the {mine} typical of {here}"
-    return sentence + "."
+    if found.is_above is None:
+        text = "missing" if is_missing(value) else display.format_items([str(value)])[0]
+        return f"{name} is {text}, as in {found.own} of the rows of {here} and {found.other} of {there}."
+    side = {True: ("above", "after"), False: ("below", "before")}[found.is_above][is_date]
+    sentence = f"{name} {display.format_value(value)} is {side} the {found.other} typical of {there}"
+    return sentence + f", and nearer to the {found.own} typical of {here}" * found.is_nearer + "."

@@ -18,6 +18,7 @@ from whycluster.explanations.explanation import Explanation
 from whycluster.explanations.member_sample import MemberSample
 from whycluster.explanations.naming import propose_names
 from whycluster.explanations.statements import Statement
+from whycluster.explanations.story import splits_evidence
 from whycluster.explanations.summary import Summary
 from whycluster.report.contents import FEW_CLUSTERS, LEAST_SHARE, N_COMPETITORS, Contents, Plan
 from whycluster.report.distributions import Distributions
@@ -28,7 +29,6 @@ from whycluster.report.stories import (
     TypicalValues,
     relevance_against_competitor,
     residuals,
-    splits_evidence,
 )
 from whycluster.report.typical import typical_values
 from whycluster.report.values import choose_encoding, encode_values, renumber_features

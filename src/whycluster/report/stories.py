@@ -13,21 +13,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whycluster.core import attribution, outputs
-from whycluster.core.arrays import Codes, Floats
+from whycluster.core.arrays import Codes
 from whycluster.core.attribution import CodedQuery
 from whycluster.core.rules import CONTRAST
-from whycluster.data.display import format_apart, format_dates, format_frequencies
-from whycluster.data.missing import is_missing
 from whycluster.explanations.base import BaseExplanation
 from whycluster.explanations.comparisons import Comparisons
 from whycluster.explanations.explanation import Explanation
+from whycluster.explanations.story import compare_with_typical, is_split, splits_evidence
 from whycluster.report.packing import smallest_codes, smallest_floats
 
 _N_NAMED = 3  # competitors that are named
 _LEAST_SHARE = 0.005  # smaller shares would be shown as 0%
 _ROUNDING = 1e-6  # residuals below this fraction of the evidence are rounding errors
 _VALUES_AT_ONCE = 1 << 22  # number of values per batch (32 MB)
-_MOST_DIGITS = 17
 ABOVE, BELOW, NEARER, FREQUENCY = 1, 2, 4, 8  # what the typical sentence of a row says
 
 
@@ -54,12 +52,6 @@ def evidence_ranks(exp: BaseExplanation, chosen: Codes) -> dict[str, Any]:
             own = evidence[order[starts[code] : starts[code + 1]]]
             below[here] = 1 + np.searchsorted(own, exp.evidence[chosen[here]])
     return {"below": smallest_codes(below), "n_members": smallest_codes(n_members)}
-
-
-def splits_evidence(exp: BaseExplanation) -> bool:
-    """Return whether the evidence is shared among several competitors; see `story.contrast`."""
-    has_means = exp.positions is None or not exp.energy.needs_means
-    return exp.rule != CONTRAST and exp.threshold is None and len(exp.labels) > 2 and has_means
 
 
 def shares_of(exp: BaseExplanation, some: BaseExplanation) -> dict[str, Any]:
@@ -101,11 +93,6 @@ def relevance_against_competitor(exp: Explanation, some: Explanation) -> NDArray
     return found
 
 
-def is_split(some: BaseExplanation) -> NDArray[np.bool_]:
-    """Return whether the relevance of each row differs from that against its strongest competitor, (n,)."""
-    return np.asarray((some.evidence >= 0) & (some.cluster_codes != some.competitor_codes))
-
-
 def residuals(some: Explanation, against: NDArray[Any]) -> dict[str, Any]:
     """Return the evidence that belongs to no feature, given the relevance against the competitor, (n, d)."""
     residual = np.where(is_split(some), some.evidence - against.sum(axis=1), 0.0)
@@ -129,7 +116,6 @@ class TypicalValues:
     some: Explanation
     feature: Codes
     _texts: dict[str, int] = field(default_factory=dict)
-    _codes: dict[int, dict[str, int]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, compared: Comparisons, some: Explanation, against: NDArray[Any]) -> TypicalValues:
@@ -158,63 +144,9 @@ class TypicalValues:
 
     def _compare(self, column: int, value: Any, own: int, other: int) -> tuple[int, tuple[str, str]]:
         """Return what can be said about a value, and what is typical of the two clusters as text."""
-        compared = self.compared
-        if is_missing(value):
-            return self._frequencies(compared.missing, column, own, other, FREQUENCY)
-        if column in compared.categories:
-            code, known = self._code(column, str(value)), compared.categories[column].frequency
-            if not known.shape[1] or code < 0:
-                return 0, ("", "")
-            return self._frequencies(known, code, own, other, FREQUENCY)
-        is_known = compared.missing is None or not compared.missing[[own, other], column].any()
-        if isinstance(value, (bool, np.bool_)) and is_known:
-            frequency = compared.mean if value else 1.0 - compared.mean
-            return self._frequencies(frequency, column, own, other, FREQUENCY)
         is_date = column in self.some.table.dates
-        number = _days(value) if is_date else float(value)
-        mine, theirs = compared.mean[[own, other], column].tolist()
-        if not np.isfinite([number, mine, theirs]).all() or number == theirs:
+        found = compare_with_typical(self.compared, column, value, own, other, is_date)
+        if found is None:
             return 0, ("", "")
-        says = ABOVE if number > theirs else BELOW
-        says |= NEARER * (abs(number - mine) < abs(number - theirs))
-        if is_date:
-            texts = format_dates([mine, theirs])
-            return says, (texts[0], texts[1])
-        return says, _texts(number, mine, theirs)
-
-    def _code(self, column: int, category: str) -> int:
-        """Return the code of a category, or -1 if it is unknown."""
-        if column not in self._codes:
-            self._codes[column] = {str(each): code for code, each in enumerate(self.compared.names[column])}
-        return self._codes[column].get(category, -1)
-
-    @staticmethod
-    def _frequencies(
-        known: Floats | None, column: int, own: int, other: int, says: int
-    ) -> tuple[int, tuple[str, str]]:
-        if known is None:
-            return 0, ("", "")
-        mine, theirs = format_frequencies(known[[own, other], column].tolist())
-        return says, (mine, theirs)
-
-
-def _days(value: Any) -> float:
-    """Return a date as days since 1970."""
-    return float(np.datetime64(value, "us").astype(np.int64)) / 86_400_000_000
-
-
-def _texts(number: float, mine: float, theirs: float) -> tuple[str, str]:
-    """Format two means with so many digits that comparisons with the number hold as printed."""
-    texts = format_apart([mine, theirs])
-    digits = 4
-    while not _holds(number, (mine, theirs), texts) and digits <= _MOST_DIGITS:
-        texts = [f"{value + 0.0:.{digits}g}" for value in (mine, theirs)]
-        digits += 1
-    return texts[0], texts[1]
-
-
-def _holds(number: float, means: tuple[float, float], texts: list[str]) -> bool:
-    near, far = (abs(number - mean) for mean in means)
-    printed = [float(text) for text in texts]
-    same_side = np.sign(number - printed[1]) == np.sign(number - means[1])
-    return bool(same_side and (abs(number - printed[0]) < abs(number - printed[1])) == (near < far))
+        side = {None: FREQUENCY, True: ABOVE, False: BELOW}[found.is_above]
+        return side | NEARER * found.is_nearer, (found.own, found.other)
