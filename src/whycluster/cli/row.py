@@ -38,7 +38,7 @@ def row(
     change = None
     if to is not None:
         columns = _changeable(clustered.rows.columns, within, hold)
-        change = clustered.explain().counterfactual(position, destination, within=columns)
+        change = exp.counterfactual(position, destination, within=columns)
     if as_json:
         facts = _row_facts(name, exp, position, top)
         print_result(to_json(facts if change is None else facts | _change_facts(change)))
