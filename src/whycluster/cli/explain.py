@@ -60,12 +60,13 @@ def _explain_table(
         raise InvalidInputError("--safe-cells works only with --out to a file of type .csv or .tsv.")
     clustered = cluster_and_note(options, quiet)
     exp = clustered.explain(**read_query(clustered.network, given))
-    text = ""  # computed before anything is written, so that an error leaves no files
+    text, quality = "", None  # computed before anything is written, so that an error leaves no files
     if as_json or not quiet or not (out or report):
         output = ExplanationOutput(clustered, exp, top)
         text = output.as_json(out=out, report=report) if as_json else output.as_text()
+        quality = output.quality
     if report is not None:
-        write_report(clustered, exp, report)
+        write_report(clustered, exp, report, quality=quality)
     if out is not None:
         with progress.Progress(f"writing {display.printable(out.name)}", None):
             table = tabulate(clustered, exp, top)

@@ -60,7 +60,7 @@ class ExplanationOutput:
         self._sentences = findings.sentences(exp, self._summary)
         self._checks = findings.checks(exp, summary=self._summary)
         self._warnings = [finding for check in self._checks for finding in check.findings]
-        self._quality = findings.quality(exp)
+        self.quality = findings.quality(exp)
 
     def as_text(self) -> str:
         """Return the clusters, their features and the warnings as text."""
@@ -71,7 +71,7 @@ class ExplanationOutput:
             for label, size, sentence in zip(labels, sizes, self._sentences, strict=True)
         ]
         parts = [
-            fill(self._quality.text, WIDTH),
+            fill(self.quality.text, WIDTH),
             f"{display.count(rows.height, 'row')}, {display.count(rows.width, 'column')}; "
             f"{self._clustered.description}.",
             display.heading("Clusters"),
@@ -99,7 +99,7 @@ class ExplanationOutput:
                 "columns": clustered.rows.columns,
                 "left_out": clustered.left_out,
                 "clustering": clustered.description,
-                "quality": quality_facts(self._quality),
+                "quality": quality_facts(self.quality),
                 "clusters": [
                     cluster_facts(self._summary, group, self._top, sentence=sentence)
                     for group, sentence in enumerate(self._sentences)

@@ -23,10 +23,10 @@ def report(*, out: Path | None, title: str | None, rows: int, force: bool, quiet
     check_target(path, "--out", REPORT_SUFFIXES, table, force)
     clustered = cluster_and_note(options, quiet)
     exp = clustered.explain()
-    text = "" if quiet else fill(findings.quality(exp).text, WIDTH)
-    write_report(clustered, exp, path, title=title or table.name, n_rows=rows)
+    quality = findings.quality(exp)
+    write_report(clustered, exp, path, title=title or table.name, n_rows=rows, quality=quality)
     if not quiet:
-        print_result(f"{text}\n\nReport written to {path}.")
+        print_result(f"{fill(quality.text, WIDTH)}\n\nReport written to {path}.")
 
 
 def write_report(clustered: ClusteredTable, exp: Explanation, path: Path, **options: Any) -> None:

@@ -260,6 +260,7 @@ class BaseExplanation(RowAccess):
         ids: Sequence[Any] | None = None,
         left_out: Mapping[Any, str] | None = None,
         random_state: int = 0,
+        quality: Any = None,
     ) -> None:
         """Write a self-contained HTML report about the clusters and the explanation of each row.
 
@@ -278,8 +279,9 @@ class BaseExplanation(RowAccess):
             or their positions if there is no such index
         left_out : columns that were left out before clustering, with the reasons
         random_state : the random seed of the sample
+        quality : ``findings.quality(exp)``, if already computed
         """
-        registry.load("report")(self, path, title, n_rows, random_state, ids, left_out)
+        registry.load("report")(self, path, title, n_rows, random_state, ids, left_out, quality)
 
     def verified(self, where: str) -> Self:
         """Check once that the data are unchanged; return an explanation that does not check this again."""

@@ -42,6 +42,7 @@ class Options:
     random_state: int = 0
     ids: Sequence[Any] | None = None
     left_out: Mapping[str, str] | None = None
+    quality: findings.Quality | None = None
 
     def check(self, n: int) -> None:
         """Raise an error if an option is invalid for an explanation of n rows."""
@@ -317,7 +318,7 @@ class Contents(ABC):
     @cached_property
     def quality(self) -> findings.Quality:
         """How distinct and stable the clusters are."""
-        return findings.quality(self.exp)
+        return self.options.quality or findings.quality(self.exp)
 
     def _figures(self) -> list[tuple[str, str]]:
         """Return the figures behind the verdict on the quality, each with its name."""
