@@ -156,7 +156,7 @@ def _halved(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _n_long(frame: pl.DataFrame) -> int:
-    """Return the number of bytes in columns of text, lists and the like."""
+    """Return the number of bytes in columns that hold neither numbers nor dates, such as text and lists."""
     others = [c for c in frame.iter_columns() if not (c.dtype.is_numeric() or c.dtype.is_temporal())]
     return int(sum(column.estimated_size() for column in others))
 
