@@ -134,6 +134,12 @@ class TestRename:
             ({9: "a"}, "rename: names must be of the clusters 0, 1, 2; got 9."),
             ({0: " "}, "rename: a name must be text; got ' ' for cluster 0."),
             ({0: 5}, "rename: a name must be text; got 5 for cluster 0."),
+            ({True: "a"}, "rename: names must be of the clusters 0, 1, 2; got True."),
+            (
+                {0: "noise"},
+                "rename: 'noise' is the name of rows far from all clusters; got it for cluster 0. Choose "
+                "another name.",
+            ),
             (["a"], "rename: names must map clusters to names, as in {0: 'Loyal'}; got list."),
         ],
     )

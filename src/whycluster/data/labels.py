@@ -117,14 +117,21 @@ def renamed(labels: NDArray[Any], names: Any, where: str) -> NDArray[Any]:
         raise InvalidInputError(
             f"{where}: names must map clusters to names, as in {{0: 'Loyal'}}; got {type(names).__name__}."
         )
-    known = labels.tolist()
+    known, codes = labels.tolist(), Labels(labels)
+    new = list(known)
     for label, name in names.items():
-        if label not in known:
+        code = int(codes.find(label))
+        if code < 0:
             listed = ", ".join(map(repr, known[:10])) + ", ..." * (len(known) > 10)
             raise InvalidInputError(f"{where}: names must be of the clusters {listed}; got {label!r}.")
         if not isinstance(name, str) or not name.strip():
             raise InvalidInputError(f"{where}: a name must be text; got {name!r} for cluster {label!r}.")
-    new = [names.get(label, label) for label in known]
+        if is_noise(name) and not is_noise(known[code]):
+            raise InvalidInputError(
+                f"{where}: {name!r} is the name of rows far from all clusters; got it for cluster {label!r}. "
+                "Choose another name."
+            )
+        new[code] = name
     again = next((name for place, name in enumerate(new) if name in new[:place]), None)
     if again is not None:
         raise InvalidInputError(
