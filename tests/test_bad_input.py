@@ -426,7 +426,7 @@ def test_beta_beyond_all_floats_is_infinite() -> None:
     assert wc.explain(CENTROIDS, ROWS, beta=10**400).beta == np.inf
 
 
-@pytest.mark.parametrize("rule", ["softmax", "", None, 1, ["joint"]])
+@pytest.mark.parametrize("rule", ["softmax", "", 1, ["joint"]])
 def test_an_unknown_rule(rule: Any) -> None:
     assert message(ROWS, rule=rule) == (
         f"explain: rule must be one of 'min-take-most', 'joint', 'sequential', 'contrast'; got {rule!r}."
@@ -705,7 +705,7 @@ def test_a_threshold_needs_probabilities() -> None:
         "explain: threshold applies only to models that give probabilities, such as Gaussian mixtures; this "
         "model gives none. Leave it out."
     )
-    for option in ({"against": 1}, {"rule": "joint"}, {"beta": 2.0}):
+    for option in ({"against": 1}, {"rule": "joint"}, {"rule": "min-take-most"}, {"beta": 2.0}):
         assert message(ROWS, metric="dot", threshold=0.9, **option) == (
             "explain: threshold compares a cluster with all others at once, which fixes how they share "
             "the evidence, so it cannot be combined with against, beta or rule."

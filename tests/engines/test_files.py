@@ -1117,6 +1117,8 @@ def test_another_model_or_option_is_an_error_unless_overwritten(tmp_path: Path) 
     assert error_message(MODEL, folder, out, rule="joint") == f"{message}id_columns and rule{instead}"
     assert error_message(MODEL, folder, out, id_columns=["key"], beta=2.0) == f"{message}beta{instead}"
     assert {path.name: path.read_bytes() for path in out.glob("*.parquet")} == before
+    same = wc.explain_dataset(MODEL, folder, out, id_columns=["key"], rule=wc.neuralize(MODEL).default_rule)
+    assert same.n_done_before == len(same.parts)
     found = wc.explain_dataset(other, folder, out, overwrite=True)
     assert found.n_done_before == 0
     check_whole(read(found), wc.explain(other, frame()[NAMES]))

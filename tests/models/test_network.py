@@ -63,6 +63,17 @@ def test_beta_of_a_target_is_that_of_the_assigned_clusters(wine: Array, kmeans: 
     assert wc.explain(kmeans, wine, target=1).beta == wc.explain(kmeans, wine).beta
 
 
+def test_a_query_without_a_rule_uses_the_default_rule_of_the_network(wine: Array, kmeans: Any) -> None:
+    network = wc.neuralize(kmeans)
+    assert network.explain(wine).rule == network.default_rule == "min-take-most"
+    assert network.explain(wine, rule=None).rule == "min-take-most"
+    network.default_rule = "joint"
+    exp = network.explain(wine)
+    assert exp.rule == "joint"
+    assert (exp.relevance == wc.explain(kmeans, wine, rule="joint").relevance).all()
+    assert network.explain(wine, rule="min-take-most").rule == "min-take-most"
+
+
 def test_contrasts_need_no_beta(wine: Array, kmeans: Any) -> None:
     assert wc.explain(kmeans, wine, rule="contrast").beta is None
     assert wc.explain(kmeans, wine, against=1, beta=0.3).beta is None

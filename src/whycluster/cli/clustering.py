@@ -189,7 +189,7 @@ def read_query(network: Network, given: Mapping[str, Any]) -> QueryOptions:
     }
     try:
         with spelled_as({name: f"--{name}" for name in query}):
-            Query(**query).coded(network.labels, network.energy, "explain")
+            Query(**query).coded(network.labels, network.energy, "explain", network.default_rule)
     except InvalidInputError as error:
         raise InvalidInputError(str(error).removeprefix("explain: ")) from error
     return query

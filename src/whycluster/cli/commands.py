@@ -111,7 +111,7 @@ _query_options = _combine(
     click.option("--against", metavar="CLUSTER", help="Compare with this cluster only."),
     click.option(
         "--rule",
-        default="min-take-most",
+        show_default="min-take-most",
         metavar="RULE",
         help="How competitors share the evidence: min-take-most, joint, sequential or contrast.",
     ),

@@ -89,7 +89,7 @@ class ExplainRequest:
             raise invalid_choice(invalid, INVALID, where, "invalid")
         check_for_all_rows(query, where)
         network = read_network(model, where, metric)
-        coded = query.coded(network.labels, network.energy, where)
+        coded = query.coded(network.labels, network.energy, where, network.default_rule)
         if network.fidelity is not None and fidelity_expression is not None:
             network.fidelity.warn_if_low(where, fidelity_expression)
         return cls(network, where, replace(query, background=None), coded, invalid, feature_names, name)

@@ -50,7 +50,7 @@ class QueryOptions(TypedDict, total=False):
     target: Any
     against: Any
     beta: float | str
-    rule: str
+    rule: str | None
     threshold: float | None
     background: Any
 
@@ -73,7 +73,8 @@ class Query:
     rule : how the evidence is shared among the competitors: "min-take-most" (the paper's rule), "joint" (one
         denominator for all competitors), "sequential" (features are added one after another, and each is
         credited with its own gain; the most faithful rule for few features, but results can jump where the
-        order changes) or "contrast" (the strongest competitor only)
+        order changes) or "contrast" (the strongest competitor only). By default the `default_rule` of the
+        network.
     threshold : for models that give probabilities, such as mixtures: explain why the probability of the
         cluster is above this threshold (or below it) instead of why it is the largest (Prop. 7)
     background : (m, d) the population on which "auto" and, for the sequential rule, the cluster sizes are
@@ -83,11 +84,13 @@ class Query:
     target: Any = None
     against: Any = None
     beta: float | str = "auto"
-    rule: str = DEFAULT_RULE
+    rule: str | None = None
     threshold: float | None = None
     background: Any = None
 
-    def coded(self, labels: NDArray[Any], energy: Energy | None, where: str) -> CodedQuery:
+    def coded(
+        self, labels: NDArray[Any], energy: Energy | None, where: str, default_rule: str = DEFAULT_RULE
+    ) -> CodedQuery:
         """Check the query before any row is read, and return it with clusters as codes.
 
         Parameters
@@ -95,9 +98,11 @@ class Query:
         labels : (K,) the labels of the clusters
         energy : the energy of the model, or None if it is not fitted yet
         where : the public function that was called
+        default_rule : the rule for a query without one
         """
         beta = self._stiffness(where)
-        check_rule(self.rule, where)
+        rule = default_rule if self.rule is None else self.rule
+        check_rule(rule, where)
         if self.threshold is not None:
             self._check_threshold(energy, beta, where)
         cluster, competitor = (
@@ -112,8 +117,8 @@ class Query:
             )
         if self.threshold is not None:
             return CodedQuery(cluster, None, SOFT, 1.0, float(self.threshold))
-        if competitor is None and self.rule != CONTRAST:
-            return CodedQuery(cluster, None, self.rule, beta)
+        if competitor is None and rule != CONTRAST:
+            return CodedQuery(cluster, None, rule, beta)
         return CodedQuery(cluster, competitor)
 
     def _stiffness(self, where: str) -> float | None:
@@ -137,7 +142,7 @@ class Query:
                 f"{where}: {setting('threshold')} must be a probability strictly between 0 and 1; got "
                 f"{threshold!r}."
             )
-        if self.against is not None or beta is not None or self.rule != DEFAULT_RULE:
+        if self.against is not None or beta is not None or self.rule is not None:
             raise InvalidInputError(
                 f"{where}: {setting('threshold')} compares a cluster with all others at once, which fixes "
                 f"how they share the evidence, so it cannot be combined with {setting('against')}, "
@@ -237,6 +242,8 @@ class Network(ABC):
     """The model that the network was made from, if known."""
     is_deep = False
     """Whether an encoder computes the features from the user's inputs."""
+    default_rule = DEFAULT_RULE
+    """The rule of a query without one."""
 
     labels: NDArray[Any]
     """(K,) the clusters' labels, in the order of the columns of `evidence`."""
@@ -333,7 +340,7 @@ class Network(ABC):
                 "none. Leave at and units out."
             )
         asked = Query(**query)
-        coded = asked.coded(self.labels, self.energy, "explain")
+        coded = asked.coded(self.labels, self.energy, "explain", self.default_rule)
         explanation: Any = self.explain_rows(X, coded, asked.background, feature_names)
         if (explanation.cluster_codes == explanation.competitor_codes).all():
             raise InvalidInputError(

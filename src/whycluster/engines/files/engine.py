@@ -207,8 +207,9 @@ def check_out(folder: Path, data: Any, parts: list[FilePart]) -> None:
 
 def _options_to_json(request: ExplainRequest) -> dict[str, Any]:
     """Return the query as JSON values. A population measured on a background is included as a hash."""
-    names = ("target", "against", "beta", "rule", "threshold")
+    names = ("target", "against", "beta", "threshold")
     options = {name: _option_to_json(getattr(request.query, name)) for name in names}
+    options["rule"] = request.query.rule or request.network.default_rule
     if request.population is not None:
         text = json.dumps(population_to_json(request.population))
         options["background"] = hashlib.sha256(text.encode()).hexdigest()[:32]
