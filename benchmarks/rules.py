@@ -18,7 +18,8 @@ from sklearn.cluster import KMeans
 
 from benchmarks.datasets import NOTES, data_folder, load
 from benchmarks.measure import write
-from whycluster.core.sequential import STIFFER, gains
+from whycluster.core.rules import STIFFER
+from whycluster.core.sequential import gains
 from whycluster.evaluation import METHODS, Comparison, ConditionalKDE, compare
 from whycluster.evaluation.flipping import standard_error
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 BETA = 'beta must be "auto" or a number above 0 (with infinity, only the nearest competitor counts); got {}.'
-RULE = "rule must be one of 'min-take-most', 'joint', 'sequential', 'contrast'; got {}."
+RULE = "rule must be one of 'path', 'min-take-most', 'joint', 'sequential', 'contrast'; got {}."
 CLUSTER = "{} must be one of the model's 3 clusters, 'a', 'b', 'c'; got {}."
 THRESHOLD = "threshold must be a probability strictly between 0 and 1; got {}."
 TOGETHER = (

@@ -22,7 +22,7 @@ else:
     torch = optional("torch")
 
 betas = st.floats(1e-4, 1e2)
-rules = st.sampled_from(["min-take-most", "joint", "contrast"])
+rules = st.sampled_from(["path", "min-take-most", "joint", "contrast"])
 
 
 @given(problems())
@@ -55,6 +55,23 @@ def test_joint_is_the_reference(problem: Problem, beta: float) -> None:
     exp = wc.explain(problem.centroids, problem.X, beta=beta, rule="joint")
     expected = [neon.joint(x, problem.centroids, neon.assign(x, problem.centroids), beta) for x in problem.X]
     np.testing.assert_allclose(exp.relevance, expected, rtol=1e-9, atol=1e-11 * problem.scale)
+
+
+@given(problems(), betas)
+def test_path_is_the_reference(problem: Problem, beta: float) -> None:
+    exp = wc.explain(problem.centroids, problem.X, beta=beta, rule="path")
+    sizes = neon.sizes(problem.X, problem.centroids)
+    expected = [
+        neon.path(x, problem.centroids, neon.assign(x, problem.centroids), beta, sizes) for x in problem.X
+    ]
+    np.testing.assert_allclose(exp.relevance, expected, rtol=1e-9, atol=1e-11 * problem.scale)
+
+
+@given(problems())
+def test_the_stiffness_of_the_path_is_four_times_that_of_the_paper(problem: Problem) -> None:
+    exp = wc.explain(problem.centroids, problem.X, rule="path")
+    evidence = [neon.evidence(x, problem.centroids, neon.assign(x, problem.centroids)) for x in problem.X]
+    assert exp.beta == (pytest.approx(4 / np.mean(evidence), rel=1e-9) if any(evidence) else np.inf)
 
 
 @given(problems(), betas)

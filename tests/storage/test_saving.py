@@ -883,7 +883,7 @@ FRAMED = wc.explain(SMALL, pd.DataFrame(ROWS, columns=["u", "v"], index=list("ab
         (
             EXPLAINED,
             fact(rule="exec"),
-            "'rule' must be one of min-take-most, joint, sequential, contrast, soft",
+            "'rule' must be one of path, min-take-most, joint, sequential, contrast, soft",
         ),
         (EXPLAINED, fact(beta=None), "'beta' must be a number above 0, or null for contrasts"),
         (EXPLAINED, fact(beta={"float": "nan"}), "'beta' must be a number above 0, or null for contrasts"),

@@ -957,7 +957,7 @@ def test_invalid_queries(pipeline: Any) -> None:
         explain(pipeline, rule="sequential")
     assert str(error.value) == (
         "explain: for documents, rule must be additive over the features, since all words share the same "
-        "features; got 'sequential'. Choose one of 'min-take-most', 'joint', 'contrast'."
+        "features; got 'sequential'. Choose one of 'path', 'min-take-most', 'joint', 'contrast'."
     )
     with pytest.raises(wc.InvalidInputError) as error:
         explain(pipeline, feature_names=["a"])

@@ -113,7 +113,7 @@ _query_options = _combine(
         "--rule",
         show_default="min-take-most",
         metavar="RULE",
-        help="How competitors share the evidence: min-take-most, joint, sequential or contrast.",
+        help="How competitors share the evidence: path, min-take-most, joint, sequential or contrast.",
     ),
     click.option(
         "--beta",

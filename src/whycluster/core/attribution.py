@@ -28,8 +28,17 @@ from whycluster.core.energies import Energy
 from whycluster.core.errors import InvalidInputError
 from whycluster.core.evidence import Assignment, absolute, compete
 from whycluster.core.rows import Rows
-from whycluster.core.rules import CONTRAST, DEFAULT_RULE, SEQUENTIAL, weigh
-from whycluster.core.sequential import STIFFER, redistribute_block
+from whycluster.core.rules import (
+    CONTRAST,
+    MIN_TAKE_MOST,
+    SEQUENTIAL,
+    STIFFER,
+    WITH_PRIOR,
+    Prior,
+    Sharing,
+    weigh,
+)
+from whycluster.core.sequential import redistribute_block
 from whycluster.core.tree import Tree
 
 # Chosen by measurement: smaller blocks take more time in Python, and larger blocks do not fit in the cache.
@@ -49,7 +58,7 @@ class CodedQuery:
     rule : how the evidence is shared among the competitors
     beta : the stiffness; None if it has to be measured, or if it is not used, as in a contrast
     threshold : the probability to exceed; None if the cluster only has to be the most likely one
-    log_prior : (K,) the log of each cluster's share of all rows, which the sequential rule uses
+    prior : the weights of the clusters, for rules that use them; None if they have to be found
     """
 
     cluster: Codes | None = None
@@ -57,18 +66,24 @@ class CodedQuery:
     rule: str = CONTRAST
     beta: float | None = None
     threshold: float | None = None
-    log_prior: Floats | None = None
+    prior: Prior | None = None
 
     @property
-    def needs_population(self) -> bool:
-        """Whether all rows have to be measured before any can be explained."""
-        return self.rule == SEQUENTIAL or (self.rule != CONTRAST and self.beta is None)
+    def sharing(self) -> Sharing:
+        """The rule with its parameters."""
+        return Sharing(self.rule, self.beta, self.prior)
+
+    def needs_population(self, energy: Energy) -> bool:
+        """Return whether all rows have to be measured before any can be explained."""
+        if self.rule in WITH_PRIOR:  # a model that gives probabilities has weights and a stiffness
+            return self.prior is None and not energy.gives_probabilities
+        return self.rule != CONTRAST and self.beta is None
 
     @property
     def is_default(self) -> bool:
         """Whether the query explains the assigned clusters against all others with the paper's rule."""
         unrestricted = self.cluster is None and self.competitor is None and self.threshold is None
-        return unrestricted and self.rule == DEFAULT_RULE
+        return unrestricted and self.rule == MIN_TAKE_MOST
 
     def for_rows(self, rows: Rows) -> CodedQuery:
         """Return the query with one code per row, in read-only arrays that results cannot overwrite."""
@@ -98,13 +113,14 @@ def _per_row(codes: Codes, rows: Rows, name: str) -> Codes:
 
 @dataclass(frozen=True)
 class Attribution:
-    """The relevance (n, d) and assignment (n,) of every row, and the beta that was used."""
+    """The relevance (n, d) and assignment (n,) of every row, and the beta and the prior that were used."""
 
     relevance: NDArray[Any]
     cluster: Codes
     competitor: Codes
     evidence: NDArray[Any]
     beta: float | None = None
+    prior: Prior | None = None
 
     @classmethod
     def empty(
@@ -204,7 +220,7 @@ def _attribute(energy: Energy, rows: Rows, query: CodedQuery, background: Backgr
     """Implement `attribute` in NumPy: measure the rows, then explain them block by block."""
     result = Attribution.empty(rows, query, by_columns=rows.by_columns and energy.takes_columns)
     view = None
-    if query.needs_population or energy.needs_means:
+    if query.needs_population(energy) or energy.needs_means:
         asks_all = query.cluster is None and query.rule != CONTRAST and query.threshold is None
         if background is None and asks_all:
             view = EvidenceView.of(result.relevance, energy.n_clusters)
@@ -213,8 +229,9 @@ def _attribute(energy: Energy, rows: Rows, query: CodedQuery, background: Backgr
         query = measured(query, energy, found)
         if energy.needs_means:
             energy = energy.with_means(*found.members)
+    query = completed(query, energy)
     run_rows(_explain_block(energy, rows, query, result, view), energy, rows)
-    return replace(result, beta=query.beta)
+    return replace(result, beta=query.beta, prior=query.prior)
 
 
 def _explain_block(
@@ -222,7 +239,7 @@ def _explain_block(
 ) -> Work[Workspace]:
     """Return the function that explains a block; if ``view`` is given, it already holds the h of all rows."""
     rounded = result.relevance.dtype != np.float64
-    separate = rounded and not (energy.rounds and query.log_prior is None)
+    separate = rounded and not (energy.rounds and query.rule != SEQUENTIAL)
 
     def work(space: Workspace, start: int, stop: int) -> None:
         n_rows = stop - start
@@ -237,13 +254,14 @@ def _explain_block(
             assignment = _checked(query.assign(h, energy.tree, start, stop))
             result.store(assignment, start, stop)
         weights, scratch = space.weights[:n_rows], space.scratch[:n_rows]
-        weigh(h, assignment, query.rule, query.beta, weights)
+        weigh(h, assignment, query.sharing, weights)
         block = result.relevance[start:stop]
         out = space.relevance[:n_rows] if separate else block
         energy.combine(x, weights, out, scratch)
-        if query.log_prior is not None:
+        if query.rule == SEQUENTIAL:
             assert query.beta is not None
-            redistribute_block(energy, x, assignment, query.log_prior, query.beta, out, scratch)
+            assert query.prior is not None
+            redistribute_block(energy, x, assignment, query.prior, query.beta, out, scratch)
         if separate:
             block[...] = out  # terms of opposite sign were added in float64; only the sum is rounded
         if rounded:
@@ -293,17 +311,25 @@ def _population(energy: Energy, rows: Rows, keep: Kept | None) -> Population:
 
 
 def measured(query: CodedQuery, energy: Energy, rows: Background) -> CodedQuery:
-    """Return the query with beta filled in and, for the sequential rule, with the cluster sizes."""
-    if query.rule == CONTRAST:
-        return query
+    """Return the query with beta and, for rules that use it, the prior filled in."""
+    if not query.needs_population(energy):
+        return completed(query, energy)
     found = population(energy, rows)
-    if query.rule != SEQUENTIAL:
-        return query if query.beta is not None else replace(query, beta=found.beta)
+    if query.rule not in WITH_PRIOR:
+        return replace(query, beta=found.beta)
     beta = query.beta
     if beta is None:
         beta = STIFFER * found.beta if energy.stiffness is None else energy.stiffness
-    log_prior = np.log(np.maximum(found.sizes, 1) / found.n_rows)  # an empty cluster counts as one row
-    return replace(query, beta=beta, log_prior=log_prior)
+    # An empty cluster counts as one row.
+    return replace(query, beta=beta, prior=Prior(np.log(np.maximum(found.sizes, 1) / found.n_rows), False))
+
+
+def completed(query: CodedQuery, energy: Energy) -> CodedQuery:
+    """Return the query with the stiffness and the weights of a model that gives probabilities filled in."""
+    if query.rule not in WITH_PRIOR or query.prior is not None:
+        return query
+    beta = energy.stiffness if query.beta is None else query.beta
+    return replace(query, beta=beta, prior=Prior(energy.parts.log_weight, True))
 
 
 def _sums(x: Floats, cluster: Codes, n_clusters: int) -> Floats:

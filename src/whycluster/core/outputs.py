@@ -27,7 +27,7 @@ from whycluster.core.compiled.loops import CompiledPasses
 from whycluster.core.energies import Energy
 from whycluster.core.evidence import against_each, compete, evidence_of_all
 from whycluster.core.rows import Rows
-from whycluster.core.rules import CONTRAST, share, weigh
+from whycluster.core.rules import share, weigh
 
 
 def assign(energy: Energy, rows: Rows) -> Codes:
@@ -86,7 +86,7 @@ def competition(energy: Energy, rows: Rows, query: CodedQuery) -> NDArray[Any]:
         h, weights = space.h[: stop - start], space.weights[: stop - start]
         read_energies(energy, rows, space, start, stop, h)
         assignment = query.assign(h, energy.tree, start, stop)
-        weigh(h, assignment, query.rule, query.beta, weights)
+        weigh(h, assignment, query.sharing, weights)
         share(h, assignment, weights)
         shares[start:stop] = weights
 
@@ -107,7 +107,7 @@ def gradient(energy: Energy, rows: Rows, cluster: Codes | None = None) -> NDArra
         n_rows = stop - start
         h, weights = space.h[:n_rows], space.weights[:n_rows]
         x = read_energies(energy, rows, space, start, stop, h)
-        weigh(h, query.assign(h, energy.tree, start, stop), CONTRAST, None, weights)
+        weigh(h, query.assign(h, energy.tree, start, stop), query.sharing, weights)
         block = result[start:stop]
         out = space.relevance[:n_rows] if rounded else block
         energy.differentiate(x, weights, out, space.scratch[:n_rows])
@@ -133,8 +133,7 @@ def propagate_gradient(
     """
     query = query.for_rows(rows)
     result = Attribution.empty(rows, query, width=0)
-    if query.rule != CONTRAST and query.beta is None:
-        query = measured(query, energy, rows if background is None else background)
+    query = measured(query, energy, rows if background is None else background)
 
     def work(space: Workspace, start: int, stop: int) -> None:
         n_rows = stop - start
@@ -142,7 +141,7 @@ def propagate_gradient(
         x = read_energies(energy, rows, space, start, stop, h)
         assignment = query.assign(h, energy.tree, start, stop)
         result.store(assignment, start, stop)
-        weigh(h, assignment, query.rule, query.beta, weights)
+        weigh(h, assignment, query.sharing, weights)
         out = space.relevance[:n_rows]
         energy.combine(x, weights, out, scratch)
         total = out.sum(axis=1)
@@ -152,7 +151,7 @@ def propagate_gradient(
         receive(start, stop, out, total)
 
     run_rows(work, energy, rows)
-    return replace(result, beta=query.beta)
+    return replace(result, beta=query.beta, prior=query.prior)
 
 
 def informed(energy: Energy, rows: Rows) -> Energy:

@@ -6,7 +6,8 @@ chooses the weights a_k.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,18 +16,58 @@ from whycluster.core.evidence import Assignment
 
 # Below this, 1 / h_k may overflow, so f_c / h_k is computed as one division.
 _TINY_EVIDENCE = 1e-300
+# The path rule averages over these points of the path, in sixteenths. They are near the Gauss-Legendre nodes,
+# but as whole numbers they are powers of a single exponential. With these weights, cubics are integrated
+# exactly.
+SIXTEENTHS, NODE_WEIGHTS = (1, 5, 11, 15), (37 / 240, 83 / 240, 83 / 240, 37 / 240)
+# Beta in units of 1 / (mean evidence), for rules with a prior and models without a stiffness; tuned on half
+# of the data sets of ``benchmarks.rules``.
+STIFFER = 4.0
+_LEAST_PRIOR = 600.0  # nats below the largest prior weight; smaller weights would underflow
 
 
-def weigh(h: Floats, assignment: Assignment, rule: str, beta: float | None, out: Floats) -> None:
+class Prior(NamedTuple):
+    """The weights of the clusters before any feature is known.
+
+    Attributes
+    ----------
+    log_weight : (K,) the log of each cluster's weight, up to a constant
+    is_in_energies : whether the energies include these weights, as in a mixture
+    """
+
+    log_weight: Floats
+    is_in_energies: bool
+
+    def weights(self, t: float) -> Floats:
+        """Return the factors, (K,), that the energies do not include at time t of the path."""
+        log_weight = np.maximum(self.log_weight - self.log_weight.max(), -_LEAST_PRIOR)
+        return np.asarray(np.exp(log_weight * (1.0 - t if self.is_in_energies else 1.0)))
+
+
+class Sharing(NamedTuple):
+    """How the evidence is shared among the competitors: a rule with its parameters."""
+
+    rule: str
+    beta: float | None  # the stiffness; None for a contrast
+    prior: Prior | None = None  # for the rules in `WITH_PRIOR`
+
+
+def weigh(h: Floats, assignment: Assignment, sharing: Sharing, out: Floats) -> None:
     """Write the weights a_k of the competitors, (b, K), and a_c = -sum_k a_k, so that each row sums to zero.
 
     Unless the rule is the soft one, a row with negative evidence ("why not this cluster?") gets the contrast
     with the cluster that won, since the other rules are singular if h_k has different signs for different k.
     """
+    rule, beta, prior = sharing
     if beta is None:  # a contrast
         contrasted = np.arange(len(h))
     else:
-        _SHARING[rule](h, assignment, min(beta, np.finfo(np.float64).max), out)
+        beta = min(beta, np.finfo(np.float64).max)
+        if rule == PATH:
+            assert prior is not None
+            _path(h, assignment, beta, prior, out)
+        else:
+            _SHARING[rule](h, assignment, beta, out)
         contrasted = np.flatnonzero((assignment.evidence < 0) & (rule != SOFT))
     out[contrasted] = 0.0
     out[contrasted, assignment.competitor[contrasted]] = 1.0
@@ -58,10 +99,45 @@ def _min_take_most(h: Floats, assignment: Assignment, beta: float, out: Floats) 
 
 def _joint(h: Floats, assignment: Assignment, beta: float, out: Floats) -> None:
     """Write a_k = p_k f_c / sum_j p_j h_j: one denominator for all competitors."""
-    total = _soft_min(h, assignment.evidence, beta, out)
-    out /= total[:, None]
+    _soft_min(h, assignment.evidence, beta, out)
+    _normalize_jointly(h, assignment, out)
+
+
+def _path(h: Floats, assignment: Assignment, beta: float, prior: Prior, out: Floats) -> None:
+    """Write a_k = p_k f_c / sum_j p_j h_j, with p_k averaged while the evidence grows from nothing to all.
+
+    At time t, the odds of competitor k against the cluster c are w_k exp(-t beta h_k) / w_c, and the
+    derivative of log P(c) is beta sum_k p_k(t) h_k, where p_k(t) is the probability of k. So the averages p_k
+    tell how much each competitor contributes to the gain log P(c | row) - log P(c).
+
+    To prevent underflow, exp(-beta f_c / 16), which all competitors share, is left out of the p_k.
+    """
+    f = assignment.evidence
+    _soft_min(h, f, beta / 16.0, out)
+    shared = np.exp(f * (-beta / 16.0))
+    total = np.zeros_like(out)
+    for m, g, power in zip(SIXTEENTHS, NODE_WEIGHTS, _powers(out), strict=True):
+        w = prior.weights(m / 16.0)
+        odds = w * power
+        odds *= (g * shared ** (m - 1) / (w[assignment.cluster] + shared**m * row_sums(odds)))[:, None]
+        total += odds
+    out[...] = total
+    _normalize_jointly(h, assignment, out)
+
+
+def _powers(y: Floats) -> Iterator[Floats]:
+    """Yield y to the powers `SIXTEENTHS`."""
+    fourth = np.square(np.square(y))
+    fifth = fourth * y
+    eleventh = fifth * fifth * y
+    yield from (y, fifth, eleventh, eleventh * fourth)
+
+
+def _normalize_jointly(h: Floats, assignment: Assignment, p: Floats) -> None:
+    """Scale the weights p_k, in place, so that sum_k p_k h_k = f_c or, if all h_k are 0, sum_k p_k = 1."""
+    p /= row_sums(p)[:, None]
     h[np.arange(len(h)), assignment.cluster] = 0.0  # p_c h_c = 0, not 0 * inf
-    out *= _ratio(assignment.evidence, np.einsum("bk,bk->b", out, h))[:, None]
+    p *= _ratio(assignment.evidence, np.einsum("bk,bk->b", p, h))[:, None]
 
 
 def _soft(h: Floats, assignment: Assignment, beta: float, out: Floats) -> None:
@@ -87,14 +163,13 @@ def _ratio(numerator: Floats, denominator: Floats) -> Floats:
     return result
 
 
-DEFAULT_RULE = "min-take-most"
-CONTRAST = "contrast"
+MIN_TAKE_MOST = "min-take-most"  # the paper's rule
+PATH = "path"
+JOINT = "joint"
 SEQUENTIAL = "sequential"  # the total of the joint rule, redistributed by `whycluster.core.sequential`
+CONTRAST = "contrast"
 SOFT = "soft"  # for a threshold; users cannot choose it
-_SHARING: dict[str, Callable[[Floats, Assignment, float, Floats], None]] = {
-    DEFAULT_RULE: _min_take_most,
-    "joint": _joint,
-    SEQUENTIAL: _joint,
-    SOFT: _soft,
-}
-RULES = (DEFAULT_RULE, "joint", SEQUENTIAL, CONTRAST)
+DEFAULT_RULE = MIN_TAKE_MOST
+RULES = (PATH, MIN_TAKE_MOST, JOINT, SEQUENTIAL, CONTRAST)
+WITH_PRIOR = (PATH, SEQUENTIAL)
+_SHARING = {MIN_TAKE_MOST: _min_take_most, JOINT: _joint, SEQUENTIAL: _joint, SOFT: _soft}

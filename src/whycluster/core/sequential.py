@@ -18,9 +18,7 @@ from numpy.typing import NDArray
 from whycluster.core.arrays import Floats
 from whycluster.core.energies import Energy
 from whycluster.core.evidence import Assignment
-
-# Beta in units of 1 / (mean evidence), for models without a stiffness; tuned on half of ``benchmarks.rules``.
-STIFFER = 4.0
+from whycluster.core.rules import Prior
 
 _TERMS_BYTES = 1 << 20  # memory for the terms of a few rows, with all parts and features
 _SINGLE = 3  # number of features that are taken one by one before several are taken at once
@@ -33,7 +31,7 @@ def redistribute_block(
     energy: Energy,
     x: Floats,
     assignment: Assignment,
-    log_prior: Floats,
+    prior: Prior,
     beta: float,
     relevance: Floats,
     scratch: Floats,
@@ -41,8 +39,8 @@ def redistribute_block(
     """Redistribute the relevance, (b, d), of all rows with evidence of at least 0, a few rows at a time."""
     parts = energy.parts
     log_weight = parts.log_weight
-    if not energy.gives_probabilities:  # otherwise, the parts already have the model's weights
-        log_weight = log_weight + log_prior[parts.cluster]
+    if not prior.is_in_energies:  # otherwise, the parts already have the model's weights
+        log_weight = log_weight + prior.log_weight[parts.cluster]
     width = max(
         energy.n_features, energy.n_inputs
     )  # after a pipeline, terms are first computed for its outputs

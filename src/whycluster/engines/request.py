@@ -116,7 +116,7 @@ class ExplainRequest:
         """Whether all rows have to be measured before any row can be explained."""
         if self.population is not None:
             return False
-        return self.coded.needs_population or self.network.energy.needs_means
+        return self.coded.needs_population(self.network.energy) or self.network.energy.needs_means
 
     @property
     def only_needs_beta(self) -> bool:
@@ -125,11 +125,20 @@ class ExplainRequest:
         return not given.needs_population
 
     @property
+    def completed(self) -> CodedQuery:
+        """The query with beta and the prior, unless they have not been measured yet."""
+        if self.population is None:
+            return (
+                self.coded
+                if self.needs_population
+                else attribution.completed(self.coded, self.network.energy)
+            )
+        return attribution.measured(self.coded, self.network.energy, self.population)
+
+    @property
     def beta(self) -> float | None:
         """The stiffness in use, or None if it has not been measured yet or is not needed."""
-        if self.population is None:
-            return self.coded.beta
-        return attribution.measured(self.coded, self.network.energy, self.population).beta
+        return self.completed.beta
 
     def with_population(self, population: Population | None) -> ExplainRequest:
         """Return the request with a population measured on all rows; None leaves the request unchanged."""
@@ -150,7 +159,7 @@ class ExplainRequest:
         population, network = self.population, self.network
         if population is None:
             return self
-        coded = attribution.measured(self.coded, network.energy, population)
+        coded = self.completed
         if network.energy.needs_means:
             network = copy(network)
             network.energy = network.energy.with_means(*population.members)
@@ -191,10 +200,15 @@ class ExplainRequest:
             return PartResult.empty(self.network.n_features, self._names(part), valid)
         return found if valid is None else found.expanded(valid)
 
-    def explanation(self, result: PartResult, beta: float | None) -> Explanation:
-        """Return the result of a part as an `Explanation`; all rows must be valid."""
+    def explanation(self, result: PartResult, coded: CodedQuery) -> Explanation:
+        """Return the result of a part as an `Explanation`; all rows must be valid.
+
+        ``coded`` is the completed query that the result answers.
+        """
         assert result.table is not None
-        found = Attribution(result.relevance, result.cluster, result.competitor, result.evidence, beta)
+        found = Attribution(
+            result.relevance, result.cluster, result.competitor, result.evidence, coded.beta, coded.prior
+        )
         network = self.network
         return Explanation.of(
             found,

@@ -218,6 +218,7 @@ METHODS: dict[str, Method] = {
     "squared gradient": Method("squared gradient of the evidence", "energies", _squared_gradient),
     "ig-10": Method("integrated gradients from the origin, 10 steps", "energies", _integrated_gradients),
     "nearest centroid": Method("contrast with the nearest competitor (NCA)", "energies", _rule("contrast")),
+    "neon path": Method("NEON, path rule (the default)", "energies", _rule("path")),
     "neon": Method("NEON, the paper's rule", "energies", _rule("min-take-most")),
     "neon joint": Method("NEON, joint rule", "energies", _rule("joint")),
     "neon sequential": Method("NEON, sequential rule", "energies", _rule("sequential")),

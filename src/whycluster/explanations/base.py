@@ -17,7 +17,7 @@ from whycluster.core.arrays import Codes, Floats
 from whycluster.core.attribution import Attribution, CodedQuery
 from whycluster.core.energies import Energy
 from whycluster.core.errors import InvalidInputError
-from whycluster.core.rules import CONTRAST
+from whycluster.core.rules import CONTRAST, Prior
 from whycluster.data import registry
 from whycluster.data.absent_table import AbsentTable
 from whycluster.data.arrays import row_positions
@@ -60,6 +60,7 @@ class BaseExplanation(RowAccess):
     table: Table
     is_targeted: bool  # whether a target was given, so that `cluster` may differ from `assigned`
     threshold: float | None = None
+    prior: Prior | None = None  # the weights of the clusters, for rules that use them
     fidelity: Fidelity | None = None
     positions: Codes | None = None  # positions in the explained data; None if all rows are included, in order
     row_names: Any = None  # names for the rows of the explained data, if the data contain none
@@ -89,6 +90,7 @@ class BaseExplanation(RowAccess):
             table=table,
             is_targeted=query.cluster is not None,
             threshold=query.threshold,
+            prior=found.prior,
             fidelity=fidelity,
             **parts,
         )
@@ -185,7 +187,7 @@ class BaseExplanation(RowAccess):
     def _query(self) -> CodedQuery:
         """The query that this explanation answers."""
         competitor = self.competitor_codes if self.rule == CONTRAST else None
-        return CodedQuery(self.cluster_codes, competitor, self.rule, self.beta, self.threshold)
+        return CodedQuery(self.cluster_codes, competitor, self.rule, self.beta, self.threshold, self.prior)
 
     def __len__(self) -> int:
         return len(self.evidence)

@@ -93,7 +93,7 @@ class Explanation(BaseExplanation):
         relevance scores. For energies that are sums over the features, as in k-means, it is only rounding
         error.
     beta : the stiffness that was used, or None for contrasts, which do not use it
-    rule : "min-take-most", "joint", "sequential", "contrast" or, if a threshold was given, "soft"
+    rule : "path", "min-take-most", "joint", "sequential", "contrast" or, if a threshold was given, "soft"
     threshold : the probability that the cluster is compared with, or None if it is compared with other
         clusters
     fidelity : how well the explained surrogate matches the clustering, or None for exact networks

@@ -23,7 +23,7 @@ from whycluster.core import outputs
 from whycluster.core.attribution import CodedQuery, attribute
 from whycluster.core.energies import Energy
 from whycluster.core.errors import InvalidInputError, MissingDependencyError, UnsupportedModelError
-from whycluster.core.rules import CONTRAST, DEFAULT_RULE, RULES, SEQUENTIAL, SOFT
+from whycluster.core.rules import CONTRAST, DEFAULT_RULE, RULES, SOFT
 from whycluster.data import registry
 from whycluster.data.arrays import is_dask, is_real
 from whycluster.data.frame_table import ColumnNames
@@ -66,18 +66,19 @@ class Query:
         nodes that decides most clearly against the target). By default the cluster of each row.
     against : the competitor, for all rows or one per row. Explains why the row is in its cluster rather than
         in the competitor. Rows in the competitor have evidence and relevance 0.
-    beta : the stiffness of the soft minimum over the competitors. "auto" is 1 / (mean evidence), Eq. 3 of the
-        paper; with the sequential rule, it is the stiffness of the model's own probabilities or, if the model
-        has none, four times that value. Infinity lets the nearest competitor take all. Contrasts do not use
-        beta.
-    rule : how the evidence is shared among the competitors: "min-take-most" (the paper's rule), "joint" (one
-        denominator for all competitors), "sequential" (features are added one after another, and each is
-        credited with its own gain; the most faithful rule for few features, but results can jump where the
-        order changes) or "contrast" (the strongest competitor only). By default the `default_rule` of the
-        network.
+    beta : the stiffness of the soft minimum over the competitors. For the rules "min-take-most" and "joint",
+        "auto" is 1 / (mean evidence), Eq. 3 of the paper. For "path" and "sequential", it is the stiffness of
+        the model's own probabilities or, if the model has none, four times that value. Infinity lets the
+        nearest competitor take all. Contrasts do not use beta.
+    rule : how the evidence is shared among the competitors: "path" (averaged while the evidence grows from
+        nothing to all of it, so that large clusters and close competitors count more), "min-take-most" (the
+        paper's rule), "joint" (the paper's shares, but one denominator for all competitors), "sequential"
+        (features are added one after another, and each is credited with its own gain; results can jump where
+        the order changes) or "contrast" (the strongest competitor only). By default the `default_rule` of
+        the network, which is "path" for tables and text.
     threshold : for models that give probabilities, such as mixtures: explain why the probability of the
         cluster is above this threshold (or below it) instead of why it is the largest (Prop. 7)
-    background : (m, d) the population on which "auto" and, for the sequential rule, the cluster sizes are
+    background : (m, d) the population on which beta and, for "path" and "sequential", the cluster sizes are
         measured; by default the explained rows. Pass the whole table if you explain only a few of its rows.
     """
 
@@ -349,7 +350,7 @@ class Network(ABC):
             )
         if self.fidelity is not None:
             self.fidelity.warn_if_low()
-        measures = coded.rule != CONTRAST and (coded.beta is None or coded.rule == SEQUENTIAL)
+        measures = coded.needs_population(self.energy)
         if measures and asked.background is None and explanation.evidence.size < ENOUGH * len(self.labels):
             warn_of_few_rows(explanation, coded.rule)
         return replace(explanation, model=self.model)  # type: ignore[no-any-return]  # or a TextExplanation

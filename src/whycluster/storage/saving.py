@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from whycluster.core.arrays import Codes
 from whycluster.core.energies import Energy
 from whycluster.core.errors import InvalidInputError, MissingDependencyError, UnsupportedModelError
-from whycluster.core.rules import CONTRAST, RULES, SOFT
+from whycluster.core.rules import CONTRAST, RULES, SOFT, WITH_PRIOR, Prior
 from whycluster.data.absent_table import AbsentTable
 from whycluster.data.column_kinds import is_numeric
 from whycluster.data.files import as_path, replacing
@@ -192,6 +192,8 @@ def _write_explanation(exp: BaseExplanation, data: bool) -> ArchiveWriter:
     )
     if exp.positions is not None:
         writer.put("rows", exp.positions, "int64")
+    if exp.prior is not None:
+        writer.put("prior", exp.prior.log_weight)
     _put_fidelity(writer, exp.fidelity)
     table = exp.unchanged_table("save") if data else AbsentTable.like(exp.table, exp.assigned_codes)
     _put_table(writer, table)
@@ -230,7 +232,7 @@ def _load_explanation(stored: ArchiveReader) -> Explanation:
         is_targeted=stored.fact("targeted", bool),
         owns_data=absent,
         **_take_rows(stored),
-        **_take_query(stored),
+        **_take_query(stored, energy),
     )
 
 
@@ -270,8 +272,8 @@ class _AbsentEnergy(Energy):
         raise NotImplementedError
 
 
-def _take_query(stored: ArchiveReader) -> dict[str, Any]:
-    """Return the rule, beta and threshold of an explanation; raise an error if they contradict each other."""
+def _take_query(stored: ArchiveReader, energy: Energy) -> dict[str, Any]:
+    """Return the parameters of the rule of an explanation; raise an error if they contradict each other."""
     rule = stored.choice("rule", (*RULES, SOFT))
     beta, threshold = (stored.object(name, stored.fact(name, *_NUMBER)) for name in ("beta", "threshold"))
     if (beta is None) != (rule == CONTRAST) or not (beta is None or (type(beta) is float and beta > 0)):
@@ -282,7 +284,10 @@ def _take_query(stored: ArchiveReader) -> dict[str, Any]:
         raise stored.error(
             "'threshold' must be a probability for the rule 'soft' and null for all other rules"
         )
-    return {"rule": rule, "beta": beta, "threshold": threshold}
+    prior = None
+    if rule in WITH_PRIOR:
+        prior = Prior(_take(stored, "prior", "k", ["float64"]), energy.gives_probabilities)
+    return {"rule": rule, "beta": beta, "threshold": threshold, "prior": prior}
 
 
 _NUMBER = (float, dict, type(None))  # infinity is stored as an object

@@ -189,7 +189,7 @@ class AnnDataEngine(
         """Explain some cells in terms of the genes of the model."""
         request, table = self.request.take(part), select(self.model.table, part)
         first = part.start or 0 if isinstance(part, slice) else 0
-        return request.explanation(request.explain(table.native, first), request.coded.beta)
+        return request.explanation(request.explain(table.native, first), request.completed)
 
     def explain_all(
         self, parts: Iterable[CellRows], population: Population | None

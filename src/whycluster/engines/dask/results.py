@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whycluster.core.arrays import Codes
+from whycluster.core.attribution import CodedQuery
 from whycluster.core.errors import InvalidInputError, MissingDependencyError
 from whycluster.data.arrays import is_sparse
 from whycluster.data.frames import unique_name
@@ -180,14 +181,14 @@ class LazyExplanation:
 
         parts = self._with_data(_keep).to_delayed()
         (found,) = dask.compute(parts.tolist(), **options)
-        explained, data, beta = zip(*found, strict=True)
+        explained, data, coded = zip(*found, strict=True)
         request = self._request
         table = request.network.open(_concatenate(data), request.where, feature_names=request.feature_names)
         columns = zip(*(part[:4] for part in explained), strict=True)
         cluster, competitor, evidence, relevance = (np.concatenate(column) for column in columns)
         names = [str(name) for name in self.feature_names]
         result = PartResult(cluster, competitor, evidence, relevance, names, None, table)
-        return request.explanation(result, beta[0])
+        return request.explanation(result, coded[0])
 
     def __getattr__(self, name: str) -> NoReturn:
         """Raise an AttributeError that says whether an `Explanation` has the attribute."""
@@ -225,9 +226,9 @@ def _take_label(blocks: list[PartitionResult], field: str, partitions: Partition
 
 def _keep(
     explained: list[PartitionResult], blocks: list[Any], partitions: Partitions
-) -> tuple[PartitionResult, Any, float | None]:
-    """Return the results, the rows and the beta of a partition, for `compute`."""
-    return explained[0], partitions.checked(blocks[0]), partitions.request.beta
+) -> tuple[PartitionResult, Any, CodedQuery]:
+    """Return the results, the rows and the completed query of a partition, for `compute`."""
+    return explained[0], partitions.checked(blocks[0]), partitions.request.completed
 
 
 def _aggregate(explained: list[PartitionResult], blocks: list[Any], partitions: Partitions) -> Aggregate:
