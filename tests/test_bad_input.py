@@ -429,7 +429,8 @@ def test_beta_beyond_all_floats_is_infinite() -> None:
 @pytest.mark.parametrize("rule", ["softmax", "", 1, ["joint"]])
 def test_an_unknown_rule(rule: Any) -> None:
     assert message(ROWS, rule=rule) == (
-        f"explain: rule must be one of 'path', 'min-take-most', 'joint', 'sequential', 'contrast'; got {rule!r}."
+        "explain: rule must be one of 'path', 'min-take-most', 'joint', 'sequential', 'contrast'; got "
+        f"{rule!r}."
     )
 
 

@@ -18,7 +18,7 @@ import pytest
 
 from hatch_build import FLAGS
 from whycluster.core.compiled import loops
-from whycluster.core.compiled.loops import Block, Model
+from whycluster.core.compiled.loops import Answer, Block, Model
 
 SOURCE = Path(loops.__file__).parent
 COMPILER, EMULATOR = "aarch64-linux-gnu-gcc", "qemu-aarch64"
@@ -103,13 +103,16 @@ def _contents(reference: Any, kind: Any) -> Any:
 def _copies(model: Any, block: Any, arena: _Arena) -> bytes:
     """Return both structures with offsets into the arena for pointers."""
     model, block = Model.from_buffer_copy(model), Block.from_buffer_copy(block)
-    fours, twos, width = -(-model.K // 4), -(-model.d // 2), model.K if block.only_energies else model.d
+    fours, twos = -(-model.K // 4), -(-model.d // 2)
+    width = model.K if block.answer in (Answer.ENERGIES, Answer.COMPETITION) else model.d
     model.offset = arena.add(model.offset, 8 * model.d)
     model.bias = arena.add(model.bias, 8 * 4 * fours)
     model.slopes = arena.add(model.slopes, 8 * 4 * fours * model.d)
     model.both = arena.add(model.both, 8 * 4 * twos * model.K)
     block.columns = arena.add_bytes(struct.pack(f"{model.d}q", *_columns(model, block, arena)))
-    if not block.only_energies:
+    if block.prior is not None:
+        block.prior = arena.add(block.prior, 8 * model.K)
+    if block.answer != Answer.ENERGIES:
         for name in ("cluster", "competitor", "evidence"):
             setattr(block, name, arena.add_result(getattr(block, name), 8 * block.n))
     if block.out is not None:

@@ -28,8 +28,10 @@ from tests.core.loops import BITS, COMPILED, LOADED, SANITIZED, limited
 from tests.properties.strategies import Problem, problems, rough_problems
 from whycluster.core.attribution import CodedQuery, attribute
 from whycluster.core.compiled import loops
-from whycluster.core.compiled.loops import CompiledKMeans, MemoryLayout
+from whycluster.core.compiled.loops import Answer, CompiledKMeans, MemoryLayout
 from whycluster.core.energies import SquaredEnergy
+from whycluster.core.evidence import Assignment
+from whycluster.core.rules import Prior, Sharing
 from whycluster.data.table import ArrayTable
 
 ROOT = Path(__file__).parents[2]
@@ -84,6 +86,58 @@ def test_all_else_is_rounding(problem: Problem, bits: str, beta: float, single: 
     size = float(np.abs(expected.relevance).max())
     assert exp.evidence == pytest.approx(expected.evidence, rel=close, abs=1e-12 * problem.scale)
     assert exp.relevance == pytest.approx(expected.relevance, rel=close, abs=close * size)
+
+
+QUERIES: list[dict[str, Any]] = [
+    {"rule": rule, **chosen}
+    for rule in ("path", "min-take-most", "joint", "contrast")
+    for chosen in ({}, {"target": 1}, {"target": "each"})
+] + [{"against": 0}, {"against": "each"}, {"target": 1, "against": 0}]
+
+
+@pytest.mark.parametrize("bits", [*BITS, *SANITIZED])
+@pytest.mark.parametrize("query", QUERIES, ids=str)
+def test_every_query_is_answered_as_by_numpy(query: dict[str, Any], bits: str) -> None:
+    """Relevance and competition, also where the row is not in the target, and at ties."""
+    rng = np.random.default_rng(0)
+    for d, n_clusters in [(1, 2), *SIZES[1:]]:
+        for dtype, n_rows in itertools.product((np.float64, np.float32), (1, 33, 70)):
+            X, centroids = rng.integers(-9, 9, (n_rows, d)).astype(dtype), rng.normal(size=(n_clusters, d))
+            centroids[0], centroids[1] = 0.0, 1.0
+            each = rng.integers(n_clusters, size=n_rows)
+            options = {name: each if value == "each" else value for name, value in query.items()}
+            if n_rows == 1 and options.get("against") is not None:
+                continue  # the row may be in that cluster, which is an error
+            problem = Problem(X, centroids)
+            exp, expected = explain(problem, bits, **options), explain(problem, "NumPy", **options)
+            assert exp.cluster.tolist() == expected.cluster.tolist()
+            assert exp.competitor.tolist() == expected.competitor.tolist()
+            close = 1e-10 if dtype == np.float64 else 1e-6
+            for name in ("evidence", "relevance"):
+                found, wanted = getattr(exp, name), getattr(expected, name)
+                assert found.dtype == wanted.dtype == dtype
+                assert found == pytest.approx(wanted, rel=close, abs=close * float(np.abs(wanted).max()))
+            with pytest.MonkeyPatch.context() as monkeypatch:
+                limited(monkeypatch, bits)
+                found = exp.competition
+                limited(monkeypatch, "NumPy")
+                wanted = expected.competition
+            assert found == pytest.approx(wanted, rel=close, abs=close * float(np.abs(wanted).max()))
+
+
+@pytest.mark.parametrize("bits", [*BITS, *SANITIZED])
+@pytest.mark.parametrize("target", [None, 1, "each"])
+def test_gradients_are_those_of_numpy(target: Any, bits: str) -> None:
+    rng = np.random.default_rng(0)
+    for (d, n_clusters), dtype in itertools.product(SIZES, (np.float64, np.float32)):
+        X, network = rng.normal(size=(70, d)).astype(dtype), wc.neuralize(rng.normal(size=(n_clusters, d)))
+        chosen = rng.integers(n_clusters, size=70) if target == "each" else target
+        with pytest.MonkeyPatch.context() as monkeypatch:
+            limited(monkeypatch, bits)
+            found = network.gradient(X, chosen)
+            limited(monkeypatch, "NumPy")
+            assert found == pytest.approx(network.gradient(X, chosen), rel=1e-6, abs=1e-6)
+            assert found.dtype == dtype
 
 
 def laid_out(X: Array, how: str) -> Array:
@@ -147,8 +201,8 @@ def test_processors_agree(how: str, bits: str) -> None:
 def results(centroids: Array, X: Array, bits: str) -> dict[str, Array]:
     """All that the loops compute, each into rows and columns, float32 and float64."""
     n_rows, (n_clusters, d) = len(X), centroids.shape
-    cluster, competitor = np.empty((2, n_rows), np.intp)
-    evidence, found = np.empty(n_rows), {}
+    assignment, found = Assignment(*np.empty((2, n_rows), np.intp), np.empty(n_rows)), {}
+    prior = Prior(np.log(np.arange(1.0, n_clusters + 1)), False)
     with pytest.MonkeyPatch.context() as monkeypatch:
         limited(monkeypatch, bits)
         energy, rows = SquaredEnergy(centroids), MemoryLayout.of(X)
@@ -159,10 +213,12 @@ def results(centroids: Array, X: Array, bits: str) -> dict[str, Array]:
             assert energy.loops.energies(X, energies)
             found[f"energies {order}"] = energies
             for dtype in (np.float64, np.float32):
-                out = np.empty((n_rows, d), dtype, order=order)
-                assert energy.loops.run(rows, 0, cluster, competitor, evidence, 0.7, out)
-                found[f"relevance {order} {out.dtype}"] = out
-    return {**found, "cluster": cluster, "competitor": competitor, "evidence": evidence}
+                for rule in ("path", "min-take-most", "joint", "contrast"):
+                    out = np.empty((n_rows, d), dtype, order=order)
+                    sharing = Sharing(rule, 0.7, prior)
+                    assert energy.loops.run(rows, 0, assignment, 0, Answer.RELEVANCE, sharing, out)
+                    found[f"relevance {rule} {order} {out.dtype}"] = out
+    return {**found, **assignment._asdict()}
 
 
 @pytest.mark.parametrize("apart", [False, True])
@@ -178,14 +234,16 @@ def test_nothing_is_written_beside_the_results(
     for d, n_clusters in SIZES:
         energy, X = SquaredEnergy(rng.normal(size=(n_clusters, d))), rng.normal(size=(n_rows + 5, d))
         rows = MemoryLayout.of_columns([column.copy() for column in X.T]) if apart else MemoryLayout.of(X)
-        expected = explain(Problem(X[4:-1], energy.prototypes), "NumPy", beta=0.7)
+        expected = explain(Problem(X[4:-1], energy.prototypes), "NumPy", beta=0.7, rule="min-take-most")
         assert energy.loops is not None
         assert rows is not None
         for dtype, order in itertools.product((np.float64, np.float32), "CF"):
             around = np.full((n_rows + 2, d + 2), 7.0, dtype, order=order)  # type: ignore[call-overload]
             codes, evidence = np.full((2, n_rows + 2), -1), np.full(n_rows + 2, -1.0)
             cluster, competitor, out = codes[0, inner], codes[1, inner], around[inner, inner]
-            assert energy.loops.run(rows, 4, cluster, competitor, evidence[inner], 0.7, out)
+            found = Assignment(cluster, competitor, evidence[inner])
+            sharing = Sharing("min-take-most", 0.7)
+            assert energy.loops.run(rows, 4, found, 0, Answer.RELEVANCE, sharing, out)
             assert cluster.tolist() == expected.cluster.tolist()
             assert competitor.tolist() == expected.competitor.tolist()
             assert evidence[inner] == pytest.approx(expected.evidence)
@@ -201,7 +259,7 @@ FLAWS = {  # what a sanitizer says of a flaw, and how it gets into the source
         "i < rows; i++) {\n            block->cluster",
         "i <= rows; i++) {\n            block->cluster",
     ),
-    "-byte region": ("model->K + 3) * ROWS", "model->K) * ROWS"),
+    "-byte region": ("2 * (model->K + 3)", "2 * (model->K)"),
     "out of bounds": ("for (int c = 0; c < 2; c++)", "for (int c = 0; c < 3; c++)"),
 }
 
@@ -253,12 +311,13 @@ def test_evidence_that_overflows_though_energies_do_not(loops: str, beta: Any) -
 
 
 @pytest.mark.parametrize("bits", [*BITS, *SANITIZED])
+@pytest.mark.parametrize("rule", ["path", "min-take-most", "joint"])
 @pytest.mark.parametrize("beta", [1e-300, 1e300, np.inf])
-def test_however_stiff_or_soft(monkeypatch: pytest.MonkeyPatch, beta: float, bits: str) -> None:
+def test_however_stiff_or_soft(monkeypatch: pytest.MonkeyPatch, beta: float, rule: str, bits: str) -> None:
     rng = np.random.default_rng(0)
     centroids, X = rng.normal(size=(6, 3)), rng.normal(size=(40, 3))
     limited(monkeypatch, "NumPy")
-    query = CodedQuery(rule="min-take-most", beta=beta)
+    query = CodedQuery(rule=rule, beta=beta)
     expected = attribute(SquaredEnergy(centroids), ArrayTable.of(X), query)
     limited(monkeypatch, bits)
     found = attribute(SquaredEnergy(centroids), ArrayTable.of(X), query)

@@ -23,15 +23,15 @@ from numpy.typing import NDArray
 from whycluster.core import blocks
 from whycluster.core.arrays import Codes, Floats
 from whycluster.core.blocks import EvidenceView, InOrder, OutOfRangeError, Work, check_finite, check_rounded
-from whycluster.core.compiled.loops import CompiledPasses
+from whycluster.core.compiled.loops import Answer, CompiledPasses
 from whycluster.core.energies import Energy
 from whycluster.core.errors import InvalidInputError
 from whycluster.core.evidence import Assignment, absolute, compete
 from whycluster.core.rows import Rows
 from whycluster.core.rules import (
     CONTRAST,
-    MIN_TAKE_MOST,
     SEQUENTIAL,
+    SOFT,
     STIFFER,
     WITH_PRIOR,
     Prior,
@@ -78,12 +78,6 @@ class CodedQuery:
         if self.rule in WITH_PRIOR:  # a model that gives probabilities has weights and a stiffness
             return self.prior is None and not energy.gives_probabilities
         return self.rule != CONTRAST and self.beta is None
-
-    @property
-    def is_default(self) -> bool:
-        """Whether the query explains the assigned clusters against all others with the paper's rule."""
-        unrestricted = self.cluster is None and self.competitor is None and self.threshold is None
-        return unrestricted and self.rule == MIN_TAKE_MOST
 
     def for_rows(self, rows: Rows) -> CodedQuery:
         """Return the query with one code per row, in read-only arrays that results cannot overwrite."""
@@ -200,20 +194,18 @@ def attribute(
 
     If beta is not given, it is measured first, on ``background`` or, by default, on the rows themselves.
     """
-    size = block_rows(energy, rows)
-    loops = energy.compiled if query.is_default else None
-    if loops is None or not loops.is_available:
-        return _attribute(energy, rows, query.for_rows(rows), background)
-    passes = CompiledPasses(loops, rows, size)
+    loops = energy.loops if query.rule not in (SEQUENTIAL, SOFT) else None
+    query = query.for_rows(rows)
+    if loops is None:
+        return _attribute(energy, rows, query, background)
+    passes = CompiledPasses(loops, rows, block_rows(energy, rows), query.cluster, query.competitor)
     relevance = np.empty((rows.n_rows, rows.n_features), rows.dtype, "F" if rows.by_columns else "C")
-    try:
-        beta = query.beta
-        if beta is None:
-            mean = passes.measure()[0] if background is None else population(energy, background).evidence
-            beta = min(1.0 / mean, sys.float_info.max) if mean > 0.0 else math.inf  # Eq. 3
-        return Attribution(relevance, *passes.attribute(beta, relevance), beta)
-    except OutOfRangeError:
-        raise InvalidInputError(rows.why_out_of_range()) from None
+    with explaining_why_out_of_range(rows):
+        if background is None and not passes.given and query.needs_population(energy):
+            background = _measure(energy, passes)
+        query = measured(query, energy, rows if background is None else background)
+        found = passes.answer(Answer.RELEVANCE, query.sharing, relevance)
+    return Attribution(relevance, *found, query.beta, query.prior)
 
 
 def _attribute(energy: Energy, rows: Rows, query: CodedQuery, background: Background | None) -> Attribution:
@@ -284,9 +276,13 @@ def population(energy: Energy, rows: Background, keep: Kept | None = None) -> Po
     loops = energy.loops if keep is None else None
     if loops is not None:
         with explaining_why_out_of_range(rows):
-            mean, sizes = CompiledPasses(loops, rows, block_rows(energy, rows)).measure()
-        return Population(mean, sizes, np.zeros((energy.n_clusters, 0)))
+            return _measure(energy, CompiledPasses(loops, rows, block_rows(energy, rows)))
     return _population(energy, rows, keep)
+
+
+def _measure(energy: Energy, passes: CompiledPasses) -> Population:
+    mean, sizes = passes.measure()
+    return Population(mean, sizes, np.zeros((energy.n_clusters, 0)))
 
 
 def _population(energy: Energy, rows: Rows, keep: Kept | None) -> Population:

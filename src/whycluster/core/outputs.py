@@ -23,7 +23,7 @@ from whycluster.core.attribution import (
     run_rows,
 )
 from whycluster.core.blocks import check_finite, check_rounded
-from whycluster.core.compiled.loops import CompiledPasses
+from whycluster.core.compiled.loops import Answer, CompiledPasses
 from whycluster.core.energies import Energy
 from whycluster.core.evidence import against_each, compete, evidence_of_all
 from whycluster.core.rows import Rows
@@ -81,6 +81,12 @@ def contrasts(energy: Energy, rows: Rows, cluster: Codes) -> NDArray[Any]:
 def competition(energy: Energy, rows: Rows, query: CodedQuery) -> NDArray[Any]:
     """Return R_k, (n, K), the share of the evidence f_c that the rule assigns to each competitor."""
     shares = np.empty((rows.n_rows, energy.n_clusters), dtype=rows.dtype)
+    loops = energy.loops if query.threshold is None else None
+    if loops is not None:
+        passes = CompiledPasses(loops, rows, block_rows(energy, rows), query.cluster, query.competitor)
+        with explaining_why_out_of_range(rows):
+            passes.answer(Answer.COMPETITION, query.sharing, shares)
+        return shares
 
     def work(space: Workspace, start: int, stop: int) -> None:
         h, weights = space.h[: stop - start], space.weights[: stop - start]
@@ -101,6 +107,11 @@ def gradient(energy: Energy, rows: Rows, cluster: Codes | None = None) -> NDArra
     """
     query = CodedQuery(cluster).for_rows(rows)
     result = np.empty((rows.n_rows, rows.n_features), rows.dtype)
+    if energy.loops is not None:
+        passes = CompiledPasses(energy.loops, rows, block_rows(energy, rows), query.cluster)
+        with explaining_why_out_of_range(rows):
+            passes.answer(Answer.GRADIENT, query.sharing, result)
+        return result
     rounded = result.dtype != np.float64
 
     def work(space: Workspace, start: int, stop: int) -> None:

@@ -12,7 +12,7 @@ Nothing is allocated, and only the caller's memory is read or written. */
 #include <string.h>
 
 #define ROWS 32 /* per tile: four AVX-512 registers */
-#define LAYOUT 2 /* version of the structures below, as in loops.py; raise it with any change */
+#define LAYOUT 3 /* version of the structures below, as in loops.py; raise it with any change */
 #define NEGLIGIBLE 69.0 /* exp(-69) is 1e-30, negligible compared with the 1 of the strongest competitor */
 
 typedef int64_t Size;
@@ -26,9 +26,14 @@ typedef struct {
     const double *both; /* (d / 2, K, 4): two slopes, two squares */
 } Model;
 
+/* What is written to `out`: nothing, (n, K) energies, (n, d) relevance, (n, d) gradients, or (n, K) R_k. All but ENERGIES
+   also write the assignment. */
+enum { ASSIGNMENT, ENERGIES, RELEVANCE, GRADIENT, COMPETITION };
+enum { MIN_TAKE_MOST, JOINT, PATH, CONTRAST }; /* the rules, as in loops.py */
+enum { CLUSTER = 1, COMPETITOR = 2 }; /* bits of `given`: which part of the assignment the caller has written */
+
 /* Rows `first` to `first + n` of a table whose columns begin at these addresses; `down` is the step from row to row.
-   Steps are in numbers, not bytes. Without `out`, only cluster, competitor and evidence are written; with
-   `only_energies`, only the energies are written, to `out`. */
+   Steps are in numbers, not bytes. */
 typedef struct {
     Size first, n;
     const void *const *columns;
@@ -38,9 +43,10 @@ typedef struct {
     Size *cluster, *competitor;
     double *evidence;
     double beta;
+    const double *prior; /* (K), the weights of the clusters, for the rule PATH */
     void *out;
     Size out_down, out_across;
-    int to_float, only_energies;
+    int to_float, answer, rule, given;
 } Block;
 
 /* The assignment of the rows of a tile; clusters are double, too, so that all lanes have the same width. */
@@ -137,7 +143,7 @@ int widest(void)
 /* Return the number of doubles of work space that `run` needs. */
 Size room(const Model *model)
 {
-    return (model->d + 1 + model->K + 3) * ROWS + model->K + 8;
+    return (model->d + 1 + 2 * (model->K + 3)) * ROWS + model->K + 8;
 }
 
 /* Return 0, or NaN if an energy or evidence value is not finite. */

@@ -166,39 +166,191 @@ TARGET static double NAME(compete)(Size K, double *restrict h, Tile *restrict ti
     return total;
 }
 
-/* Replace h by a_k = p_k f / h_k (Eqs. 2 and 4) and a_c = -sum. Write the clusters that have a weight in any row to
-   `some` and return their number. */
-TARGET static Size NAME(weigh)(Size K, double beta, double *restrict h, const Tile *restrict tile, Size *restrict some)
+/* Do the same for given clusters and, if `against` is set, given competitors, which `tile` holds. */
+TARGET static double NAME(compete_given)(Size K, int against, double *restrict h, Tile *restrict tile)
 {
-    double total[ROWS], sum[ROWS];
-    for (int i = 0; i < ROWS; i++) total[i] = sum[i] = 0.0;
+    double own[ROWS], next[ROWS], flaw[ROWS], total = 0.0;
+    for (int i = 0; i < ROWS; i++) {
+        own[i] = h[(Size)tile->cluster[i] * ROWS + i];
+        next[i] = against ? h[(Size)tile->competitor[i] * ROWS + i] : HUGE_VAL;
+        flaw[i] = 0.0;
+    }
     for (Size k = 0; k < K; k++) {
-        double *a = h + k * ROWS, number = (double)k;
+        double *s = h + k * ROWS, number = (double)k;
         for (int i = 0; i < ROWS; i++) {
-            double f = tile->evidence[i], p = exp_minus(beta * (a[i] - f));
-            double ratio = a[i] > f ? f / a[i] : 1.0; /* on a tie both are 0, and 1 is the limit */
-            p = tile->cluster[i] == number ? 0.0 : p; /* h_c - f is negative, so p_c is undefined */
-            total[i] += p;
-            a[i] = p * ratio;
-            sum[i] += a[i];
+            int less = !against && s[i] < next[i] && tile->cluster[i] != number;
+            tile->competitor[i] = less ? number : tile->competitor[i];
+            next[i] = less ? s[i] : next[i];
+            flaw[i] += s[i] * 0.0;
+            s[i] -= own[i];
         }
     }
-    for (int i = 0; i < ROWS; i++) total[i] = 1.0 / total[i];
+    for (int i = 0; i < ROWS; i++) {
+        tile->evidence[i] = tile->cluster[i] == tile->competitor[i] ? 0.0 : next[i] - own[i];
+        total += flaw[i] + tile->evidence[i] * 0.0;
+    }
+    return total;
+}
+
+/* Write exp(-beta (h_k - f)) to p, and 0 for the row's own cluster. Clusters for which this is 0 in all rows are left
+   out before it is computed, unless `all` is set: the others are written to `some`. Return their number. */
+TARGET static Size NAME(soft_min)(
+    Size K, int all, double beta, const double *restrict h, const Tile *restrict tile, double *restrict p, Size *restrict some)
+{
     Size n = 0;
     for (Size k = 0; k < K; k++) {
-        double *a = h + k * ROWS, number = (double)k, any = 0.0;
+        const double *of = h + k * ROWS, number = (double)k;
+        Lanes near = {0};
+        for (int i = 0; i < ROWS; i += WIDE) near |= beta * (AT(of + i) - AT(tile->evidence + i)) < NEGLIGIBLE;
+        int64_t any = all;
+        for (int i = 0; i < WIDE; i++) any |= near[i];
+        if (!any) continue;
+        some[n++] = k;
+        double *to = p + k * ROWS;
         for (int i = 0; i < ROWS; i++) {
-            a[i] = (tile->cluster[i] == number ? -sum[i] : a[i]) * total[i];
-            any += a[i] * a[i];
+            double share = exp_minus(beta * (of[i] - tile->evidence[i]));
+            to[i] = tile->cluster[i] == number ? 0.0 : share; /* h_c - f is negative, so its exponential is undefined */
         }
-        some[n] = k;
-        n += any != 0.0;
     }
     return n;
 }
 
-/* Replace x by the relevance, sum_k a_k square_kj + x_j sum_k a_k slope_kj, two features at a time. */
-TARGET static void NAME(combine)(const Model *model, const double *a, const Size *some, Size n, double *x)
+/* Write a_k = p_k f / h_k (Eqs. 2 and 4). */
+TARGET static Size NAME(min_take_most)(
+    Size K, const Block *block, const double *restrict h, const Tile *restrict tile, double *restrict a, Size *restrict some,
+    double *restrict sum, double *restrict scale)
+{
+    const Size n = NAME(soft_min)(K, block->given, block->beta, h, tile, a, some);
+    double total[ROWS];
+    for (int i = 0; i < ROWS; i++) total[i] = sum[i] = 0.0;
+    for (Size m = 0; m < n; m++) {
+        const double *of = h + some[m] * ROWS;
+        double *to = a + some[m] * ROWS;
+        for (int i = 0; i < ROWS; i++) {
+            double f = tile->evidence[i], ratio = of[i] > f ? f / of[i] : 1.0; /* on a tie both are 0, and 1 is the limit */
+            total[i] += to[i];
+            to[i] *= ratio;
+            sum[i] += to[i];
+        }
+    }
+    for (int i = 0; i < ROWS; i++) scale[i] = 1.0 / total[i];
+    return n;
+}
+
+/* Write a_k = p_k f / sum_j p_j h_j. The last sum is divided by K, so that it does not overflow. */
+TARGET static Size NAME(joint)(
+    Size K, const Block *block, const double *restrict h, const Tile *restrict tile, double *restrict a, Size *restrict some,
+    double *restrict sum, double *restrict scale)
+{
+    const Size n = NAME(soft_min)(K, block->given, block->beta, h, tile, a, some);
+    const double part = 1.0 / (double)K;
+    double below[ROWS];
+    for (int i = 0; i < ROWS; i++) below[i] = sum[i] = 0.0;
+    for (Size m = 0; m < n; m++) {
+        const double *of = h + some[m] * ROWS, *to = a + some[m] * ROWS;
+        for (int i = 0; i < ROWS; i++) {
+            sum[i] += to[i];
+            below[i] += to[i] * (of[i] * part);
+        }
+    }
+    for (int i = 0; i < ROWS; i++)
+        scale[i] = below[i] > 0.0 ? tile->evidence[i] / below[i] * part : 1.0 / sum[i];
+    return n;
+}
+
+/* The powers 5, 11 and 15 of y; below 1e-20, where they are negligible, 0 instead of numbers too small for a double. */
+TARGET static inline void NAME(powers)(Vector y, Vector *fifth, Vector *eleventh, Vector *fifteenth)
+{
+    y = (Vector)((Lanes)y & (y >= 1e-20));
+    Vector fourth = y * y * (y * y);
+    *fifth = fourth * y;
+    *eleventh = *fifth * *fifth * y;
+    *fifteenth = *eleventh * fourth;
+}
+
+/* Write the weights of the path rule, `_path` in rules.py: averages of the probabilities of the competitors at 1, 5, 11
+   and 15 sixteenths of the path, all of which are powers of y = exp(-beta (h_k - f) / 16). */
+TARGET static Size NAME(path)(
+    Size K, const Block *block, const double *restrict h, const Tile *restrict tile, double *restrict a, Size *restrict some,
+    double *restrict sum, double *restrict scale)
+{
+    const double *prior = block->prior, beta = block->beta / 16.0, part = 1.0 / (double)K;
+    const Size n = NAME(soft_min)(K, block->given, beta, h, tile, a, some);
+    for (int i = 0; i < ROWS; i += WIDE) {
+        Vector odds[4] = {{0}}, below[4] = {{0}}, y[4];
+        for (Size m = 0; m < n; m++) {
+            const Size k = some[m];
+            const Vector h_k = AT(h + k * ROWS + i) * (part * prior[k]);
+            y[0] = AT(a + k * ROWS + i);
+            NAME(powers)(y[0], y + 1, y + 2, y + 3);
+            for (int t = 0; t < 4; t++) {
+                odds[t] += prior[k] * y[t];
+                below[t] += h_k * y[t];
+            }
+        }
+        Vector own, f = AT(tile->evidence + i), shared, g[4], node[4], all = {0}, last = {0};
+        for (int r = 0; r < WIDE; r++) {
+            own[r] = prior[(Size)tile->cluster[i + r]];
+            shared[r] = exp_minus(beta * f[r]);
+        }
+        g[0] = shared;
+        NAME(powers)(g[0], g + 1, g + 2, g + 3);
+        const Vector square = shared * shared, fourth = square * square, tenth = fourth * fourth * square;
+        node[0] = 37.0 / 240 / (own + g[0] * odds[0]);
+        node[1] = 83.0 / 240 * fourth / (own + g[1] * odds[1]);
+        node[2] = 83.0 / 240 * tenth / (own + g[2] * odds[2]);
+        node[3] = 37.0 / 240 * tenth * fourth / (own + g[3] * odds[3]);
+        for (int t = 0; t < 4; t++) {
+            all += node[t] * odds[t];
+            last += node[t] * below[t];
+        }
+        AT(sum + i) = all;
+        for (int r = 0; r < WIDE; r++) scale[i + r] = last[r] > 0.0 ? f[r] / last[r] * part : 1.0 / all[r];
+        for (Size m = 0; m < n; m++) {
+            double *to = a + some[m] * ROWS + i;
+            y[0] = AT(to);
+            NAME(powers)(y[0], y + 1, y + 2, y + 3);
+            AT(to) = prior[some[m]] * (node[0] * y[0] + node[1] * y[1] + node[2] * y[2] + node[3] * y[3]);
+        }
+    }
+    return n;
+}
+
+/* Write the weights a_k of a rule and a_c = -sum. A contrast, and rows with negative evidence ("why not this cluster?"),
+   have a_k = 1 for the strongest competitor only. Write the clusters that may have a weight to `some`, return their number. */
+TARGET static Size NAME(weigh)(
+    Size K, const Block *block, const double *restrict h, const Tile *restrict tile, double *restrict a, Size *restrict some)
+{
+    double sum[ROWS], scale[ROWS];
+    Size n = 0;
+    if (block->rule == CONTRAST) {
+        for (Size k = 0; k < K; k++) {
+            int64_t any = 0;
+            for (int i = 0; i < ROWS; i++) any |= tile->cluster[i] == (double)k || tile->competitor[i] == (double)k;
+            some[n] = k;
+            n += any;
+        }
+    } else
+        n = (block->rule == PATH ? NAME(path) : block->rule == JOINT ? NAME(joint) : NAME(min_take_most))(
+            K, block, h, tile, a, some, sum, scale);
+    const int plain = block->rule != CONTRAST && !block->given; /* all evidence is at least 0 */
+    for (Size m = 0; m < n; m++) {
+        double *to = a + some[m] * ROWS, number = (double)some[m];
+        for (int i = 0; plain && i < ROWS; i++)
+            to[i] = (tile->cluster[i] == number ? -sum[i] : to[i]) * scale[i];
+        for (int i = 0; !plain && i < ROWS; i++) {
+            double one = tile->competitor[i] == number ? 1.0 : tile->cluster[i] == number ? -1.0 : 0.0;
+            int contrast = block->rule == CONTRAST || tile->evidence[i] < 0.0;
+            one = tile->cluster[i] == tile->competitor[i] ? 0.0 : one;
+            to[i] = contrast ? one : (tile->cluster[i] == number ? -sum[i] : to[i]) * scale[i];
+        }
+    }
+    return n;
+}
+
+/* Replace x by the relevance, sum_k a_k square_kj + x_j sum_k a_k slope_kj, or by the gradient, sum_k a_k slope_kj, two
+   features at a time. */
+TARGET static void NAME(combine)(const Model *model, int gradient, const double *a, const Size *some, Size n, double *x)
 {
     for (Size j = 0; j < model->d; j += 2) {
         const double *both = model->both + j * 2 * model->K;
@@ -216,37 +368,74 @@ TARGET static void NAME(combine)(const Model *model, const double *a, const Size
             for (int c = 0; c < 2; c++)
                 for (int v = 0; v < DEEP; v++) {
                     double *value = x + (j + c) * ROWS + i + v * WIDE;
-                    AT(value) = sum[2 + c][v] + sum[c][v] * AT(value);
+                    if (gradient) AT(value) = sum[c][v];
+                    else AT(value) = sum[2 + c][v] + sum[c][v] * AT(value);
                 }
         }
     }
 }
 
+/* Replace h by R_k = a_k h_k, each competitor's share of the evidence. */
+TARGET static void NAME(share)(Size K, const double *a, const Size *some, Size n, const Tile *tile, double *h)
+{
+    for (Size k = 0, m = 0; k < K; k++) {
+        const int left = m < n && some[m] == k;
+        for (int i = 0; i < ROWS; i++)
+            h[k * ROWS + i] = left && tile->cluster[i] != (double)k ? a[k * ROWS + i] * h[k * ROWS + i] : 0.0;
+        m += left;
+    }
+}
+
+/* Find the assignment of a tile, or complete it if a part of it is given. */
+TARGET static double NAME(assign)(const Block *block, Size K, Size start, Size rows, double *h, Tile *tile)
+{
+    if (!block->given) return NAME(compete)(K, h, tile);
+    for (int i = 0; i < ROWS; i++) {
+        const Size row = start + (i < rows ? i : 0);
+        tile->competitor[i] = block->given & COMPETITOR ? (double)block->competitor[row] : 0.0;
+        tile->cluster[i] = block->given & CLUSTER ? (double)block->cluster[row] : 0.0;
+    }
+    if (!(block->given & CLUSTER)) {
+        double least[ROWS];
+        for (int i = 0; i < ROWS; i++) least[i] = HUGE_VAL;
+        for (Size k = 0; k < K; k++)
+            for (int i = 0; i < ROWS; i++) {
+                tile->cluster[i] = h[k * ROWS + i] < least[i] ? (double)k : tile->cluster[i];
+                least[i] = h[k * ROWS + i] < least[i] ? h[k * ROWS + i] : least[i];
+            }
+    }
+    return NAME(compete_given)(K, block->given & COMPETITOR, h, tile);
+}
+
 TARGET static double NAME(run)(const Model *model, const Block *block, double *space)
 {
     const Size K = model->K, d = model->d;
-    double *x = space, *h = x + (d + 1) * ROWS, flaws = 0.0;
-    Size *some = (Size *)(h + (K + 3) * ROWS);
+    double *x = space, *h = x + (d + 1) * ROWS, *a = h + (K + 3) * ROWS, flaws = 0.0;
+    Size *some = (Size *)(a + (K + 3) * ROWS);
     Tile tile;
     memset(x + d * ROWS, 0, ROWS * sizeof(double)); /* padding of the last two features */
     for (Size start = 0; start < block->n; start += ROWS) {
         const Size rows = block->n - start < ROWS ? block->n - start : ROWS;
         (block->from_float ? NAME(load_float) : NAME(load_double))(model, block, start, rows, x);
         NAME(energies)(model, x, h);
-        if (block->only_energies) {
+        if (block->answer == ENERGIES) {
             NAME(store_double)(block, K, start, rows, h);
             continue;
         }
-        flaws += NAME(compete)(K, h, &tile);
+        flaws += NAME(assign)(block, K, start, rows, h, &tile);
         for (Size i = 0; i < rows; i++) {
             block->cluster[start + i] = (Size)tile.cluster[i];
             block->competitor[start + i] = (Size)tile.competitor[i];
             block->evidence[start + i] = tile.evidence[i];
         }
-        if (!block->out) continue;
-        const Size n = NAME(weigh)(K, block->beta, h, &tile, some);
-        NAME(combine)(model, h, some, n, x);
-        (block->to_float ? NAME(store_float) : NAME(store_double))(block, d, start, rows, x);
+        if (block->answer == ASSIGNMENT) continue;
+        const Size n = NAME(weigh)(K, block, h, &tile, a, some);
+        if (block->answer == COMPETITION)
+            NAME(share)(K, a, some, n, &tile, h);
+        else
+            NAME(combine)(model, block->answer == GRADIENT, a, some, n, x);
+        const int wide = block->answer == COMPETITION;
+        (block->to_float ? NAME(store_float) : NAME(store_double))(block, wide ? K : d, start, rows, wide ? h : x);
     }
     return flaws;
 }

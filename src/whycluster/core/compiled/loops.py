@@ -1,4 +1,4 @@
-"""k-means in compiled loops: one call computes the assignment and the relevance of a block of rows.
+"""k-means in compiled loops: one call computes all results of a block of rows.
 
 The loops are in ``kmeans.c``, which is compiled when the package is installed on Linux on x86-64 or aarch64
 with a C compiler. Everywhere else, and for all other models and queries, NumPy computes the same results in
@@ -13,6 +13,7 @@ import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,10 +23,12 @@ from numpy.typing import NDArray
 from whycluster.core import blocks
 from whycluster.core.arrays import Codes, Floats
 from whycluster.core.blocks import OutOfRangeError, check_rounded
+from whycluster.core.evidence import Assignment
 from whycluster.core.rows import Rows
+from whycluster.core.rules import CONTRAST, JOINT, MIN_TAKE_MOST, PATH, SEQUENTIAL, Sharing
 
 LIBRARY = Path(__file__).with_name("_kmeans.so")
-_LAYOUT = 2  # version of the structures below, as in kmeans.c
+_LAYOUT = 3  # version of the structures below, as in kmeans.c
 _MOST = 1 << 13  # features or clusters; beyond this, a tile does not fit in the cache, so NumPy is faster
 _MOST_VALUES = 1 << 20  # values in all centroids together, for the same reason
 
@@ -50,10 +53,24 @@ class Block(ctypes.Structure):
         *_fields("side_by_side from_float", ctypes.c_int),
         *_fields("cluster competitor evidence", ctypes.c_void_p),
         *_fields("beta", ctypes.c_double),
-        *_fields("out", ctypes.c_void_p),
+        *_fields("prior out", ctypes.c_void_p),
         *_fields("out_down out_across", ctypes.c_int64),
-        *_fields("to_float only_energies", ctypes.c_int),
+        *_fields("to_float answer rule given", ctypes.c_int),
     ]
+
+
+class Answer(IntEnum):
+    """What a call writes besides the assignment, as in kmeans.c."""
+
+    ASSIGNMENT = 0
+    ENERGIES = 1
+    RELEVANCE = 2
+    GRADIENT = 3
+    COMPETITION = 4
+
+
+# The rules, as in kmeans.c. The sequential rule shares the evidence among competitors like the joint rule.
+_RULES = {MIN_TAKE_MOST: 0, JOINT: 1, PATH: 2, CONTRAST: 3, SEQUENTIAL: 1}
 
 
 @functools.cache
@@ -169,21 +186,33 @@ class CompiledKMeans:
         self,
         rows: MemoryLayout,
         first: int,
-        cluster: Codes,
-        competitor: Codes,
-        evidence: Floats,
-        beta: float = 0.0,
+        assignment: Assignment,
+        given: int = 0,
+        answer: Answer = Answer.ASSIGNMENT,
+        sharing: Sharing | None = None,
         out: NDArray[Any] | None = None,
     ) -> bool:
-        """Assign b rows, beginning with row ``first``, and write the results into contiguous arrays (b,).
+        """Process b rows, beginning with row ``first``; return whether all energies and evidence are finite.
 
-        If ``out`` is given, write the relevance of the min-take-most rule into it; ``out`` is (b, d), float32
-        or float64, stored by rows or by columns. Return whether all energies and evidence are finite.
+        Parameters
+        ----------
+        assignment : contiguous arrays (b,) for the results
+        given : which of them the caller has filled: 1 for the clusters, 2 for the competitors, 3 for both
+        answer : what to write to ``out``
+        sharing : the rule, unless only the assignment is asked for
+        out : (b, d) or, for the competition, (b, K); float32 or float64, stored by rows or by columns
         """
-        block = _block(rows, first, len(cluster))
-        block.cluster, block.competitor, block.evidence = map(_at, (cluster, competitor, evidence))
+        block = _block(rows, first, len(assignment.cluster))
+        block.cluster, block.competitor, block.evidence = map(_at, assignment)
+        block.given, block.answer = given, answer
+        prior = None
+        if sharing is not None:
+            block.rule = _RULES[sharing.rule]
+            block.beta = 0.0 if sharing.beta is None else min(sharing.beta, np.finfo(np.float64).max)
+            if sharing.prior is not None:
+                prior = sharing.prior.weights(0.0)
+                block.prior = _at(prior)
         if out is not None:
-            block.beta = min(beta, np.finfo(np.float64).max)
             _write_to(out, block)
         return self._call(block) == 0.0
 
@@ -197,7 +226,7 @@ class CompiledKMeans:
             return False
         rows = MemoryLayout.of_block(x)
         block = _block(rows, 0, len(x))
-        block.only_energies = True
+        block.answer = Answer.ENERGIES
         _write_to(out, block)
         self._call(block, moved=True)
         return True
@@ -237,9 +266,17 @@ class CompiledPasses:
     loops : the loops
     rows : the rows
     block_rows : the number of rows in a block
+    cluster, competitor : (n,) the clusters to explain and the competitors, if they are given
     """
 
-    def __init__(self, loops: CompiledKMeans, rows: Rows, block_rows: int) -> None:
+    def __init__(
+        self,
+        loops: CompiledKMeans,
+        rows: Rows,
+        block_rows: int,
+        cluster: Codes | None = None,
+        competitor: Codes | None = None,
+    ) -> None:
         self.loops, self.rows, self.block_rows = loops, rows, block_rows
         self.layout = MemoryLayout.of_rows(rows)
         self._order: Literal["C", "F"] = "F" if rows.by_columns else "C"
@@ -247,8 +284,11 @@ class CompiledPasses:
             x = np.empty((rows.n_rows, loops.slopes.shape[1]), order=self._order)
             with np.errstate(all="ignore"):
                 self.layout = MemoryLayout.of_block(rows.inputs(0, rows.n_rows, None, x))
-        self.cluster = np.empty(rows.n_rows, np.intp)
-        self.competitor = np.empty(rows.n_rows, np.intp)
+        self.given = (cluster is not None) + 2 * (competitor is not None)
+        self.cluster = np.empty(rows.n_rows, np.intp) if cluster is None else np.array(cluster, np.intp)
+        self.competitor = (
+            np.empty(rows.n_rows, np.intp) if competitor is None else np.array(competitor, np.intp)
+        )
 
     def assign(self) -> Codes:
         """Return the cluster of each row, (n,)."""
@@ -269,17 +309,18 @@ class CompiledPasses:
         self._each_block(work)
         return math.fsum(means.values()), np.bincount(self.cluster, minlength=len(self.loops.slopes))
 
-    def attribute(self, beta: float, relevance: NDArray[Any]) -> tuple[Codes, Codes, NDArray[Any]]:
-        """Write the relevance, (n, d); return cluster, competitor and evidence, (n,) each."""
+    def answer(self, answer: Answer, sharing: Sharing, out: NDArray[Any]) -> Assignment:
+        """Write the relevance or gradient, (n, d), or the competition, (n, K); return the assignment."""
         evidence = np.empty(self.rows.n_rows, self.rows.dtype)
 
         def work(x: Floats, start: int, stop: int) -> None:
-            evidence[start:stop] = found = self._run_block(x, start, stop, beta, relevance[start:stop])
+            found = self._run_block(x, start, stop, answer, sharing, out[start:stop])
+            evidence[start:stop] = found
             if evidence.dtype != np.float64:
-                check_rounded(relevance[start:stop], found)
+                check_rounded(out[start:stop], found)
 
         self._each_block(work)
-        return self.cluster, self.competitor, evidence
+        return Assignment(self.cluster, self.competitor, evidence)
 
     def _each_block(self, work: blocks.Work[Floats]) -> None:
         n_rows, size, d = self.rows.n_rows, self.block_rows, self.loops.slopes.shape[1]
@@ -291,14 +332,20 @@ class CompiledPasses:
             blocks.run(work, lambda: np.empty((converted, d), order=self._order), n_rows, size)
 
     def _run_block(
-        self, x: Floats, start: int, stop: int, beta: float = 0.0, out: NDArray[Any] | None = None
+        self,
+        x: Floats,
+        start: int,
+        stop: int,
+        answer: Answer = Answer.ASSIGNMENT,
+        sharing: Sharing | None = None,
+        out: NDArray[Any] | None = None,
     ) -> Floats:
-        """Assign rows start..stop and return their evidence; write their relevance to ``out`` if given."""
+        """Assign rows start..stop and return their evidence; write the answer to ``out`` if given."""
         layout, first = self.layout, start
         if layout is None:
             layout, first = MemoryLayout.of_block(self.rows.inputs(start, stop, None, x[: stop - start])), 0
         evidence = np.empty(stop - start)
-        cluster, competitor = self.cluster[start:stop], self.competitor[start:stop]
-        if not self.loops.run(layout, first, cluster, competitor, evidence, beta, out):
+        assignment = Assignment(self.cluster[start:stop], self.competitor[start:stop], evidence)
+        if not self.loops.run(layout, first, assignment, self.given, answer, sharing, out):
             raise OutOfRangeError
         return evidence
