@@ -121,6 +121,7 @@ bench: $(TEST)/installed $(SPARK)/installed
 	$(TEST)/bin/python -m benchmarks.varying
 	$(TEST)/bin/python -m benchmarks.runtime
 	$(TEST)/bin/python -m benchmarks.compiled
+	$(TEST)/bin/python -m benchmarks.rule_speed
 	$(TEST)/bin/python -m benchmarks.segments --data $(DATA)
 
 bench-zennit: $(ZENNIT)/installed
