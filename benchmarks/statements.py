@@ -46,7 +46,7 @@ def shipped(loader: Callable[..., Any]) -> Callable[[Path], Any]:
 
 
 def mixed(seed: int, n: int, n_groups: int, missing: float) -> Any:
-    """Return a table with numbers, whole numbers, categories, dates, missing values and a constant column."""
+    """Return a table with numbers, categories, dates, booleans, missing values and a constant column."""
     rng = np.random.default_rng(seed)
     group = rng.integers(0, n_groups, n)
     days = pd.to_timedelta(rng.integers(0, 200, n) + 90 * (group % 3), "D")
@@ -59,6 +59,8 @@ def mixed(seed: int, n: int, n_groups: int, missing: float) -> Any:
             "city": np.array(["Rome", "Oslo", "Lima, Peru", "Bath and Wells"])[near],
             "plan": np.where(rng.random(n) < 0.2 + 0.6 * (group % 2), "pro", "free"),
             "joined": pd.Timestamp("2019-03-01") + days,
+            "member": rng.random(n) < 0.2 + 0.5 * (group % 2),
+            "year": 2015 + group % 3 + rng.integers(0, 3, n),
             "same": 1.5,
         }
     )
@@ -147,11 +149,41 @@ def run_command(*arguments: Any) -> str:
     return out.getvalue()
 
 
-def facts_of(exp: Any, frame: Any, labels: list[Any], is_labels: bool) -> Facts:
-    """Return what the claims about an explanation are checked against."""
+def facts_of(exp: Any, frame: Any, labels: list[Any], model: Any, data: Any = None) -> Facts:
+    """Return what the claims about an explanation are checked against; ``model`` is None for labels."""
     own = [str(label) for label in labels]
-    counted = [str(a) == b for a, b in zip(exp.assigned.tolist(), own, strict=True)] if is_labels else None
-    return Facts(frame, labels, exp.relevance.tolist(), counted, exp.competitor.tolist())
+    if model is None:
+        counted = [str(a) == b for a, b in zip(exp.assigned.tolist(), own, strict=True)]
+        return Facts(frame, labels, exp.relevance.tolist(), counted)
+    found = contributions_of(exp, own, model, frame if data is None else data)
+    return Facts(frame, labels, exp.relevance.tolist(), None, found)
+
+
+def contributions_of(exp: Any, own: list[str], model: Any, data: Any) -> dict[str, dict[str, Any]]:
+    """Return what each competitor adds to the relevance of each cluster: its share of each contrast.
+
+    With the share R_k of the evidence and the evidence h_k against competitor k alone, the weight of the
+    competitor is R_k / h_k, and its part of the relevance is that part of the relevance against it alone.
+    """
+    found: dict[str, dict[str, Any]] = {label: {} for label in own}
+    labels = np.array(own)
+    for code, other in enumerate(exp.labels.tolist()):
+        alone = wc.explain(model, data, against=other, feature_names=_names(data, exp))
+        weight = np.divide(
+            exp.competition[:, code],
+            alone.evidence,
+            out=np.zeros(len(exp)),
+            where=alone.evidence != 0,
+            dtype=np.float64,
+        )
+        for label in found:
+            if label != str(other):
+                found[label][str(other)] = weight[labels == label] @ alone.relevance[labels == label]
+    return found
+
+
+def _names(data: Any, exp: Any) -> list[Any] | None:
+    return None if hasattr(data, "columns") else list(exp.feature_names)
 
 
 def check_explanation(exp: Any, facts: Facts, folder: Path) -> dict[str, Verdict]:
@@ -180,7 +212,7 @@ def check_command(model: Any, frame: Any, k: int, facts: Facts, folder: Path) ->
     against = [second if labels[row] == first else first for row in rows]
     pair = wc.explain(model, frame.iloc[rows], against=np.array(against))
     own = [labels[row] for row in rows]
-    known = Facts(frame.iloc[rows], own, pair.relevance.tolist(), None, against)
+    known = Facts(frame.iloc[rows], own, pair.relevance.tolist())
     verdict.add(check(known, commands=[run_command("compare", file, first, second, "--k", k, "--quiet")]))
     return verdict
 
@@ -192,7 +224,7 @@ def check_table(frame: Any, k: int, folder: Path) -> dict[str, Verdict]:
         data = frame.to_numpy() if name == "unscaled" else frame
         exp = wc.explain(model, data, feature_names=list(frame.columns) if name == "unscaled" else None)
         labels = shown(model if is_labels else model.predict(data))
-        facts = facts_of(exp, frame, labels, is_labels)
+        facts = facts_of(exp, frame, labels, None if is_labels else model, data)
         found = check_explanation(exp, facts, folder)
         if name == "k-means":
             found["command"] = check_command(model, frame, k, facts, folder)
@@ -249,8 +281,9 @@ Summaries, sentences, statements, the command (`explain` and `compare`) and the 
 compares with the clusters that it competes with.
 A checker that shares no code with the package reads each claim out of the printed text and derives it
 again from the raw table, the labels of the model's `predict` and the relevance.
-A claim is a mean or frequency (equal to the digits shown), an order, a share, a size, or a category (the
-one with the largest positive relevance).
+A claim is a mean or frequency (equal to the digits shown), an order, a share, a size, a category (the one
+with the largest positive relevance of those in a tenth of the rows), or a cluster that is compared with (one
+of those that make up two thirds of the feature's relevance).
 Text that the checker cannot read counts as a false claim.
 
 Clusterings: k-means after `wc.tabular.pipeline`. For numeric tables without missing values also a Gaussian

@@ -266,46 +266,79 @@ def test_summary_averages_over_members(exp: wc.Explanation, wine: Array) -> None
     np.testing.assert_allclose(np.abs(summary.share).sum(axis=1), 1)
 
 
-def rivals_by_hand(exp: wc.Explanation, cluster: int) -> dict[int, float]:
-    """Return the clusters that are the strongest competitor of at least 5% of the members, by their share."""
-    competitors = exp.competitor[exp.cluster == cluster].tolist()
-    share = {k: competitors.count(k) / len(competitors) for k in sorted(set(competitors))}
-    most = max(share, key=lambda k: share[k])
-    ranked = sorted(share, key=lambda k: -share[k])[:8]
-    return {k: share[k] for k in ranked if share[k] >= 0.05 or k == most}
+def contributions_by_hand(x: Array, centers: Array, cluster: int, rule: str, beta: float) -> Any:
+    """Return a_k (e_k - e_c) of one row, {k: (d,)}, for a rule of k-means, straight from its equations."""
+    split = {k: (x - center) ** 2 - (x - centers[cluster]) ** 2 for k, center in enumerate(centers)}
+    h = {k: float(part.sum()) for k, part in split.items() if k != cluster}
+    f, total = min(h.values()), sum(np.exp(-beta * value) for value in h.values())
+    p = {k: np.exp(-beta * value) / total for k, value in h.items()}
+    mean = sum(p[k] * h[k] for k in h)
+    return {k: p[k] * f / (h[k] if rule == "min-take-most" else mean) * split[k] for k in h}
 
 
-def named_by_hand(mean: dict[int, float], cluster: int, rivals: dict[int, float]) -> list[int]:
-    """Return the fewest rivals that make up two thirds of the squared differences, at most three."""
-    weight = {k: share * (mean[k] - mean[cluster]) ** 2 for k, share in rivals.items()}
+def named_by_hand(added: dict[int, float], sign: float) -> list[int]:
+    """Return the fewest competitors that make up two thirds of the relevance of this sign, at most three."""
+    part = {k: max(0.0, sign * amount) for k, amount in added.items()}
     named: list[int] = []
-    for k in sorted(weight, key=lambda k: -weight[k]):
-        if len(named) < 3 and sum(weight[j] for j in named) < 2 / 3 * sum(weight.values()):
+    for k in sorted(part, key=lambda k: -part[k]):
+        if len(named) < 3 and sum(part[j] for j in named) < 2 / 3 * sum(part.values()):
             named.append(k)
     return sorted(named)
 
 
-def test_summary_compares_a_cluster_with_those_it_is_set_apart_from(exp: wc.Explanation, wine: Array) -> None:
-    summary = exp.summary()
+@pytest.mark.parametrize("rule", ["min-take-most", "joint"])
+def test_summary_compares_with_the_clusters_that_the_relevance_comes_from(
+    wine: Array, kmeans: Any, rule: str
+) -> None:
+    exp = wc.explain(kmeans, wine, rule=rule)
+    summary, seen = exp.summary(), set()
     frame = summary.to_frame("pandas").set_index(["cluster", "feature"])
-    seen = set()
+    assert exp.beta is not None
     for group, cluster in enumerate(summary.clusters.tolist()):
-        rivals = rivals_by_hand(exp, cluster)
+        centers = kmeans.cluster_centers_
+        parts = [
+            contributions_by_hand(x, centers, cluster, rule, exp.beta) for x in wine[exp.cluster == cluster]
+        ]
         for feature in range(13):
+            added = {k: sum(part[k][feature] for part in parts) for k in range(5) if k != cluster}
+            total = sum(added.values())
+            np.testing.assert_allclose(total / len(parts), summary.relevance[group, feature], rtol=1e-6)
             mean = {k: float(wine[exp.cluster == k, feature].mean()) for k in range(5)}
-            named = named_by_hand(mean, cluster, rivals)
+            named = named_by_hand(added, np.sign(total))
             above = [mean[cluster] > mean[k] for k in named]
             expected = "higher" if all(above) else "between" if any(above) else "lower"
             assert summary.direction[group, feature] == expected
             assert frame.against[cluster, summary.feature_names[feature]] == ", ".join(map(str, named))
             statement = summary.statement(group, feature)
             assert statement.against == tuple(named)
-            np.testing.assert_allclose(
-                [statement.value, *statement.values], [mean[k] for k in [cluster, *named]]
-            )
+            values = [mean[k] for k in [cluster, *named]]
+            np.testing.assert_allclose([statement.value, *statement.values], values)
+            np.testing.assert_allclose(statement.overall, wine[:, feature].mean(), atol=1e-12)
             seen.add((expected, len(named)))
     assert {direction for direction, _ in seen} == {"higher", "lower", "between"}
-    assert {n for _, n in seen} == {1, 2}
+    assert {1, 2} <= {n for _, n in seen}
+
+
+def test_a_statement_names_the_cluster_that_its_relevance_comes_from() -> None:
+    """Most rows of the first cluster are nearest to the second, but x1 keeps them apart from the third."""
+    centers = np.array([[0.0, 0.0], [4.0, 0.5], [0.5, 6.0]])
+    X = np.concatenate([np.repeat([[0.6, 0.3]], 8, axis=0), np.repeat(centers[1:], 4, axis=0)])
+    exp = wc.explain(centers, X, rule="joint")
+    assert set(exp.competitor[:8].tolist()) == {1}
+    assert exp.summary().statement(0, 1).against == (2,)
+    assert exp.summary().statement(0, 0).against == (1,)
+
+
+def test_a_sample_of_the_members_decides_which_clusters_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With very many clusters, only the eight strongest competitors are considered."""
+    centers = np.random.default_rng(0).normal(size=(40, 3))
+    X = np.random.default_rng(1).normal(size=(3000, 3))
+    exp = wc.explain(centers, X)
+    every = exp.summary().to_frame("pandas")
+    monkeypatch.setattr("whycluster.explanations.rivals._MOST_STEPS", 0)
+    few = exp.summary().to_frame("pandas")
+    strong = every.share.abs() > 0.2
+    assert (every.against == few.against)[strong].mean() > 0.8
 
 
 def test_clusters_that_are_alike_are_left_out_of_the_comparison() -> None:

@@ -99,7 +99,7 @@ class TestSentences:
             "Higher age than cluster 1.",
         ]
         tied = explained([[0.0], [10.0], [20.0]], column([0, 0, 10, 10, 20, 20]), feature_names=["age"])
-        assert sentences(tied)[1] == "Higher age than cluster 0."  # of two equal competitors, the first
+        assert sentences(tied)[1] == "age above cluster 0 and below cluster 2."  # each adds half
 
     def test_without_another_cluster_there_is_no_direction(self) -> None:
         assert sentences(explained(ENDS, [[1.0]])) == ["Set apart by x0."]
@@ -107,21 +107,20 @@ class TestSentences:
     def test_where_nothing_speaks_for_a_cluster(self) -> None:
         assert sentences(explained([[1.0], [1.0]], [[1.0]])) == ["No feature sets it apart."]
 
-    @pytest.mark.parametrize(
-        ("rows", "sentence"),
-        [
-            ([12, 12, 12], "Lower x0 than cluster 2."),
-            ([12, 12, 8], "x0 above cluster 0 and below cluster 2."),  # 1/3 of 10.7^2, 2/3 of 9.3^2
-            ([12, 8, 12, 8], "x0 above cluster 0 and below cluster 2."),
-            ([12] * 9 + [8], "Lower x0 than cluster 2."),  # 0.1 of 11.6^2 is under a third of 0.9 of 8.4^2
-            ([12] * 39 + [8], "Lower x0 than cluster 2."),
-        ],
-    )
-    def test_clusters_are_named_by_how_many_members_compete_with_them(
-        self, rows: list[int], sentence: str
-    ) -> None:
-        exp = explained([[0.0], [10.0], [20.0]], column([0, *rows, 20]))
-        assert sentences(exp)[1] == sentence
+    @pytest.mark.parametrize("rows", [[12, 12, 12], [12, 12, 8], [12, 8, 12, 8], [12] * 9 + [8]])
+    def test_clusters_are_named_by_how_much_they_add(self, rows: list[int]) -> None:
+        exp = explained([[0.0], [10.0], [20.0]], column([0, *rows, 20]), rule="min-take-most")
+        added, beta = [0.0, 0.0], exp.beta
+        assert beta is not None
+        for x in rows:  # a competitor adds p_k f, since there is only one feature
+            h = [x**2 - (x - 10) ** 2, (x - 20) ** 2 - (x - 10) ** 2]
+            p = np.exp([-beta * value for value in h]) / sum(np.exp(-beta * value) for value in h)
+            added = [so_far + share * min(h) for so_far, share in zip(added, p, strict=True)]
+        is_enough = [part >= 2 / 3 * sum(added) for part in added]
+        words = ["Higher x0 than cluster 0.", "Lower x0 than cluster 2."]
+        between = "x0 above cluster 0 and below cluster 2."
+        said = sentences(exp)[1].replace(", though above the overall mean", "")
+        assert said == next((w for w, e in zip(words, is_enough, strict=True) if e), between)
 
     def test_of_many_competitors_those_that_a_feature_separates_are_named(self) -> None:
         corners = np.concatenate([np.zeros((1, 4)), 10 * np.eye(4)])
@@ -135,7 +134,8 @@ class TestSentences:
         exp = wc.explain(wc.tabular.pipeline(frame, 2), frame)
         texts = dict(zip(exp.cluster[[0, 6]].tolist(), ["male", "female"], strict=True))
         assert sentences(exp) == [
-            f"Sex mostly {texts[label]} (100%, against 0% in cluster {1 - label})."
+            f"Sex mostly {texts[label]} (100%, against 0% in cluster {1 - label}); nothing else sets it "
+            "apart."
             for label in exp.labels.tolist()
         ]
 
@@ -156,18 +156,33 @@ class TestSentences:
         assert statement.text == f"island is more often Torgersen (40%, against 0% in cluster {1 - first})"
         assert (statement.direction, statement.is_category) == ("Torgersen", True)
 
-    def test_a_category_that_is_no_more_frequent_than_elsewhere_is_not_named(self) -> None:
+    def test_a_category_that_is_no_more_frequent_than_elsewhere_is_compared_without_an_order(self) -> None:
         frame = pd.DataFrame({"pet": ["dog"] * 5 + ["cat"] * 4 + ["dog"] * 3 + ["cow"] * 2})
         exp = wc.explain(wc.tabular.pipeline(frame, 2), frame)
         summary = exp.summary()
         counts = summary.compared.categories[0]
         equal = counts._replace(frequency=np.broadcast_to(counts.frequency[:1], counts.frequency.shape))
         frequent = replace(summary, compared=replace(summary.compared, categories={0: equal}))
-        assert sentences(exp, frequent) == ["Set apart by pet.", "Set apart by pet."]
+        assert sentences(exp, frequent)[0] == "Set apart by pet."
         statement = frequent.statement(0, 0)
-        assert (statement.direction, statement.against) == ("", ())
-        assert statement.text == "there is nothing to compare for pet"
-        assert statement.comparison == statement.phrase == statement.formatted == ""
+        own = f"{statement.value:.0%}"
+        word = "mostly" if statement.value > 0.5 else "partly"
+        assert statement.comparison == f"{word} {statement.direction}; {own} in cluster 1"
+        assert statement.text == f"pet is {word} {statement.direction} ({own}, against {own} in cluster 1)"
+
+    def test_why_there_is_nothing_to_compare(self) -> None:
+        words = [f"w{i}" for i in range(40)]
+        frame = pd.DataFrame({"x": [0.0] * 20 + [9.0] * 20, "word": words, "pay": [np.nan] * 20 + [1.0] * 20})
+        encoder = wc.tabular.encoder(frame, keep=["word"])
+        model = make_pipeline(encoder, KMeans(2, n_init=1, random_state=0)).fit(frame)
+        exp = wc.explain(model, frame)
+        first = [each for each in statements(exp, 3) if each.cluster == exp.cluster[0]]
+        texts = {each.feature: (each.direction, each.comparison, each.text) for each in first}
+        rare = "no frequent category that speaks for the cluster"
+        assert texts["word"] == ("", rare, f"word has {rare}")
+        few = exp[np.flatnonzero(exp.cluster == exp.cluster[0])]
+        alone = {each.feature: each.comparison for each in statements(few, 3)}
+        assert alone["x"] == "nothing to compare with"
 
     def test_a_category_may_be_called_as_our_own_words(self) -> None:
         frame = pd.DataFrame({"word": ["by"] * 6 + [""] * 6})
@@ -206,7 +221,8 @@ class TestSentences:
         assert len(sentences(exp)) == len(exp.summary().clusters) == 1
         assert sentences(wc.explain(kmeans, wine, target=(kmeans.labels_ + 1) % 5)) == []
         against = wc.explain(kmeans, wine, against=3)
-        assert [sentence.endswith(" than cluster 3.") for sentence in sentences(against)] == [True] * 4
+        said = [sentence.partition(", though ")[0].rstrip(".") for sentence in sentences(against)]
+        assert [sentence.endswith(" than cluster 3") for sentence in said] == [True] * 4
         assert {statement.against for statement in statements(against, 13)} == {(3,)}
 
     def test_documents_are_described_by_their_words(self, documents: Any) -> None:

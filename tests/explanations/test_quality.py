@@ -246,23 +246,36 @@ class TestWords:
         )
         assert last not in measured(GaussianMixture(3, random_state=0).fit(blobs()), blobs()).text
 
-    @pytest.mark.parametrize("given", ["labels", "surrogate", "centroids"])
-    def test_without_a_model_to_refit_there_is_k_means_to_compare_with(self, given: str) -> None:
-        labels = THREE.fit(blobs()).labels_
-        model, reason = {
-            "labels": (labels, "labels come without a model that could be fitted again"),
-            "surrogate": (
-                wc.Surrogate().fit(blobs(), labels),
-                "labels come without a model that could be fitted again",
-            ),
-            "centroids": (THREE.cluster_centers_, "centroids cannot be fitted again"),
-        }[given]
-        found = measured(model, blobs())
+    def test_without_a_model_to_refit_there_is_k_means_to_compare_with(self) -> None:
+        found = measured(THREE.fit(blobs()).cluster_centers_, blobs())
         assert (found.verdict, found.stability, found.cluster_stability) == ("clear", None, None)
-        assert found.not_measured == {"stability": reason}
+        assert found.not_measured == {"stability": "centroids cannot be fitted again"}
         first = "The clusters are clear: they are much more distinct than clusters in data without structure."
         assert found.text == " ".join([first, *self.words(found, "k-means with 3 clusters")])
         assert found.reference == "KMeans"
+
+    @pytest.mark.parametrize("given", ["labels", "surrogate", "hand-made"])
+    def test_labels_get_no_verdict(self, given: str) -> None:
+        """Clusters in data without structure are no yardstick for labels that nobody looked for."""
+        X, labels = blobs(), THREE.fit(blobs()).labels_
+        if given == "hand-made":
+            labels = (X[:, 0] > np.median(X[:, 0])).astype(int)
+        found = measured(wc.Surrogate().fit(X, labels) if given == "surrogate" else labels, X)
+        each = silhouette_samples(X, labels)
+        assert (found.verdict, found.nulls, found.stability, found.reference) == (None, None, None, None)
+        reason = "labels come without a model that could be fitted to other data"
+        assert found.not_measured == {"nulls": reason, "stability": reason}
+        assert found.silhouette == pytest.approx(each.mean())
+        np.testing.assert_allclose(
+            found.cluster_silhouette, [each[labels == label].mean() for label in np.unique(labels)]
+        )
+        assert found.text == (
+            "Whether the labels are more distinct than clusters in data without structure was not measured: "
+            f"{reason}. Their mean silhouette is {each.mean():.2f}; it is 1 if labels are far apart, about 0 "
+            "if they overlap, and negative if rows are nearer to other labels. Silhouettes favor round "
+            "clusters; clusters of other shapes may be more distinct."
+        )
+        assert repr(found) == f"<Quality: not measured. {found.text}>"
 
     def test_labels_are_measured_and_not_the_prediction_of_the_surrogate(self) -> None:
         labels = np.where(np.random.default_rng(0).random(150) < 0.1, 0, THREE.fit(blobs()).labels_)

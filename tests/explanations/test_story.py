@@ -16,7 +16,8 @@ import whycluster as wc
 pd: Any = pytest.importorskip("pandas")
 
 _RANK = re.compile(
-    r"(Clear|Typical|Borderline): more evidence than (none|all|[\d,]+) of the other ([\d,]+) rows in"
+    r"(Clear|Typical|Borderline): (?:more evidence than )?(none|all|[\d,]+) of the other ([\d,]+) rows in "
+    r"cluster \d+( has less evidence)?\."
 )
 _TYPICAL = re.compile(
     r"(?P<name>\S+) (?P<value>\S+) is (?P<side>above|below|after|before) the (?P<other>\S+) typical of "
@@ -76,6 +77,7 @@ def test_the_rank_counts_the_other_rows_of_the_cluster(k: int) -> None:
         below = sum(e < evidence[row] for e in others)
         assert int(found[3].replace(",", "")) == len(others)
         assert found[2] == ("none" if not below else "all" if below == len(others) else f"{below:,}")
+        assert bool(found[4]) == (not below)
         word = "Clear" if below > 0.75 * len(others) else "Typical"
         assert found[1] == ("Borderline" if evidence[row] <= 0.1 * median else word)
 

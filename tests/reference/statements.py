@@ -18,9 +18,21 @@ import pandas as pd
 NUMBER = r"-?\d+(?:\.\d+)?(?:e[+-]\d+)?"
 DATE = r"-?\d{4,}-\d\d-\d\d(?: \d\d:\d\d(?::\d\d(?:\.\d+)?)?)?"
 PERCENT = r"\d+(?:\.\d+)?%"
-VALUE = rf"(?:{DATE}|{NUMBER})"
-ABOVE = {"higher", "later", "above", "after"}
-BELOW = {"lower", "earlier", "below", "before"}
+VALUE = rf"(?:{DATE}|{PERCENT}|{NUMBER})"
+MORE, LESS, AS_OFTEN = "more often true", "less often true", "as often true"
+ABOVE = {"higher", "later", "above", "after", MORE, f"{MORE} than in"}
+BELOW = {"lower", "earlier", "below", "before", LESS, f"{LESS} than in"}
+ORDERS = "|".join(["higher", "lower", "later", "earlier", "same", MORE, LESS, AS_OFTEN])
+CAUTION = re.compile(
+    rf", though (?:(above|below|after|before) the overall mean|(more|less) often than overall)"
+    rf"(?: \((?P<value>{DATE}|{PERCENT}|{NUMBER})\))?$"
+)
+NOTES = (
+    "no frequent category that speaks for the cluster",
+    "no values here",
+    "nothing to compare with",
+    r"[\d,]+ categories, too many to compare",
+)
 DAY = 86_400.0
 
 
@@ -34,14 +46,15 @@ class Facts:
     labels : the cluster of each row; noise is "noise"
     relevance : the relevance of each row, as rows of numbers in the order of the columns
     counted : whether the relevance of a row counts, for labels explained through a surrogate; by default all
-    competitor : the strongest competitor of each row, if the clusters named must compete
+    contributions : for each cluster and each competitor of its, what the competitor adds to the summed
+        relevance of each column; None if the clusters named are not checked
     """
 
     frame: Any
     labels: Sequence[Any]
     relevance: Sequence[Sequence[float]]
     counted: Sequence[bool] | None = None
-    competitor: Sequence[Any] | None = None
+    contributions: dict[str, dict[str, Sequence[float]]] | None = None
     cache: dict[Any, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -77,6 +90,18 @@ class Facts:
         found = [not is_missing(value) and shown_category(value) == category for value in values]
         return sum(found) / len(values)
 
+    def own_and_overall(
+        self, label: str, name: str, category: str | None, is_frequency: bool
+    ) -> tuple[float, float]:
+        """Return a mean or frequency in a cluster and in all rows."""
+
+        def find(rows: Any) -> float:
+            return self.frequency(rows, name, category) if is_frequency else self.mean(rows, name)
+
+        every = list(range(len(self.labels)))
+        overall = self._known(("overall", name, category, is_frequency), lambda: find(every))
+        return find(label), float(overall)
+
     def shares(self, label: str) -> dict[str, float]:
         """Return the share of each feature in the absolute mean relevance of a cluster."""
         return dict(self._known(("shares", label), lambda: self._shares(label)))
@@ -90,25 +115,49 @@ class Facts:
         return {name: value / size if size else 0.0 for name, value in total.items()}
 
     def best_category(self, label: str, name: str) -> str | None:
-        """Return the category with the largest summed relevance, if it is positive."""
+        """Return the category that adds most to the relevance, of those in a tenth of the rows."""
         place = self.columns[name]
         total: dict[str, list[float]] = {}
         for row in self.own(label):
             value = self.values[place][row]
             if not is_missing(value) and (self.counted is None or self.counted[row]):
                 total.setdefault(shown_category(value), []).append(float(self.relevance[row][place]))
-        sums = {category: math.fsum(parts) for category, parts in total.items()}
+        sums = {
+            category: math.fsum(parts)
+            for category, parts in total.items()
+            if self.frequency(label, name, category) >= 0.1
+        }
         best = max(sums, key=lambda category: sums[category], default=None)
         return best if best is not None and sums[best] > 0 else None
 
-    def competes(self, label: str, other: str) -> bool:
-        """Return whether a cluster is the strongest competitor of any row of another."""
-        competitor = self.competitor
-        if competitor is None:
-            return True
-        return other in self._known(
-            ("competes", label), lambda: {str(competitor[r]) for r in self.own(label)}
-        )
+    def competes(self, label: str, other: str, name: str) -> bool:
+        """Return whether a feature sets a cluster apart from another: see `_rivals`."""
+        if self.contributions is None or label not in self.contributions:
+            return other != label
+        return other in self._known(("rivals", label, name), lambda: self._rivals(label, name))
+
+    def _rivals(self, label: str, name: str) -> set[str]:
+        """Return the fewest clusters that make up two thirds of the relevance's sign, but at most three."""
+        assert self.contributions is not None
+        place = self.columns[name]
+        rows = [row for row in self.own(label) if self.counted is None or self.counted[row]]
+        sign = 1 if math.fsum(float(self.relevance[row][place]) for row in rows) > 0 else -1
+        # A mean can be compared only with the mean of values.
+        is_number = all(is_numeric(value) for value in self.values[place])
+        added = {
+            other: max(0.0, sign * float(amounts[place]))
+            for other, amounts in self.contributions[label].items()
+            if other in self.rows and not (is_number and math.isnan(self.mean(other, name)))
+        }
+        total = math.fsum(added.values())
+        if not total > 1e-9 * math.fsum(abs(float(self.relevance[row][place])) for row in rows):
+            return set(added)
+        least, so_far = total, 0.0
+        for amount in sorted(added.values(), reverse=True)[:3]:
+            if so_far < (2 / 3 + 1e-6) * total:
+                least = amount
+            so_far += amount
+        return {other for other, amount in added.items() if amount >= (1 - 1e-6) * least}  # with ties
 
     def _known(self, key: Any, find: Callable[[], Any]) -> Any:
         if key not in self.cache:
@@ -139,6 +188,10 @@ def is_missing(value: Any) -> bool:
     return (
         value is None or value is pd.NaT or value is pd.NA or (isinstance(value, float) and math.isnan(value))
     )
+
+
+def is_numeric(value: Any) -> bool:
+    return is_missing(value) or isinstance(value, (int, float, pd.Timestamp))
 
 
 def as_number(value: Any) -> float:
@@ -230,29 +283,54 @@ class Checker:
         elif word in BELOW:
             holds = own < theirs
         else:
-            holds = word == "same" and abs(own - theirs) <= 1e-9 * scale
-        holds = holds and self.facts.competes(label, other) and other != label
+            holds = word in ("same", AS_OFTEN) and abs(own - theirs) <= 1e-9 * scale
+        holds = holds and self.facts.competes(label, other, name)
         self.verdict.claim(holds, f"{name} of {label} {word} than {other}: {own}, {theirs} ({where})")
 
     def category(self, label: str, name: str, amount: str, category: str | None, where: str) -> None:
         """Check that a category is the right one, and whether it is most rows."""
         value = self.facts.frequency(label, name, category)
-        holds = (value > 0.5) == (amount == "mostly")
+        holds = (value > 0.5) == (amount == "mostly") and (category is None or value >= 0.1)
         if category is not None:
             holds = holds and self.facts.best_category(label, name) == category
         self.verdict.claim(holds, f"{amount} {category} of {name} in {label}: {value} ({where})")
 
-    def more_often(self, label: str, name: str, category: str | None, other: str, where: str) -> None:
-        """Check that a category is more frequent than in another cluster, which competes."""
+    def more_often(
+        self, label: str, name: str, amount: str, category: str | None, other: str, where: str
+    ) -> None:
+        """Check that a category is compared with a rival, and that it is more frequent, if that is said."""
         own, theirs = self.facts.frequency(label, name, category), self.facts.frequency(other, name, category)
-        holds = own > theirs and self.facts.competes(label, other) and other != label
+        holds = self.facts.competes(label, other, name) and (own > theirs or amount in ("mostly", "partly"))
         self.verdict.claim(
-            holds, f"{category} of {name} more often in {label} than in {other}: {own}, {theirs} ({where})"
+            holds, f"{category} of {name} {amount} in {label} than in {other}: {own}, {theirs} ({where})"
         )
+
+    def caution(self, label: str, name: str, category: str | None, word: str, text: str, where: str) -> str:
+        """Check the remark on the overall value, which must be there if it contradicts; return the rest.
+
+        ``word`` is the word for an order or, for a category or missing values, "more often".
+        """
+        found, is_frequency = CAUTION.search(text), word == "more often"
+        if not is_frequency and word not in ABOVE | BELOW:
+            return text
+        own, overall = self.facts.own_and_overall(label, name, category, is_frequency)
+        is_above = is_frequency or word in ABOVE
+        needed = own < overall if is_above else word in BELOW and own > overall
+        near = abs(own - overall) <= 1e-9 * max(abs(own), abs(overall))
+        self.verdict.claim(bool(found) == needed or near, f"{own}, {overall} overall ({where})")
+        if not found:
+            return text
+        said = found[1] or found[2]
+        self.verdict.claim(
+            (said in ("above", "after", "more")) == (own > overall), f"{said} overall ({where})"
+        )
+        if found["value"]:
+            self.verdict.claim(agrees(found["value"], overall, abs(overall)), f"overall {overall} ({where})")
+        return text[: found.start()]
 
     def visible(self, text: str, other: str, word: str, where: str) -> None:
         """Check that the numbers shown are in the order that is claimed."""
-        if not text or word == "same":
+        if not text or word in ("same", AS_OFTEN):
             return
         holds = order_of(text) > order_of(other) if word in ABOVE else order_of(text) < order_of(other)
         self.verdict.claim(holds, f"{text} does not look {word} than {other} ({where})")
@@ -296,9 +374,12 @@ class Checker:
 
     def comparison(self, label: str, name: str, own: str, text: str, where: str) -> None:
         """Check "higher than 3 (31.4)", given the value that is shown beside it, which may be ""."""
-        frequency = re.fullmatch(r"(mostly|more often) (.+?)(?:; (.*))?", text)
+        frequency = re.fullmatch(r"(mostly|more often|partly) (?!true (?:than|as) )(.+?)(?:; (.*))?", text)
         if frequency:
             self.frequencies(label, name, own, frequency, where)
+            return
+        if any(re.fullmatch(note, text) for note in NOTES):
+            self.note(label, name, own, text, where)
             return
         if own:
             self.number(label, name, own, where)
@@ -307,7 +388,28 @@ class Checker:
         elif text:
             self._orders(label, name, own, text, where)
 
+    def note(self, label: str, name: str, own: str, text: str, where: str) -> None:
+        """Check why there is nothing to compare."""
+        values = [self.facts.values[self.facts.columns[name]][row] for row in self.facts.own(label)]
+        known = [value for value in values if not is_missing(value)]
+        if text == NOTES[0]:
+            holds = bool(known) and self.facts.best_category(label, name) is None
+        elif text == NOTES[1]:
+            holds = not known
+        elif text == NOTES[2]:
+            everyone = [v for some in self.facts.rows if some != label for v in self.facts.own(some)]
+            holds = not everyone or all(
+                math.isnan(self.facts.mean(k, name)) for k in self.facts.rows if k != label
+            )
+        else:
+            holds = int(text.split()[0].replace(",", "")) == len(
+                {shown_category(v) for v in self.facts.values[self.facts.columns[name]] if not is_missing(v)}
+            )
+        self.verdict.claim(holds and (not own or text == NOTES[2]), f"{text} ({where})")
+
     def _orders(self, label: str, name: str, own: str, text: str, where: str) -> None:
+        order = re.match(ORDERS, text)
+        text = self.caution(label, name, None, order[0] if order else "", text, where)
         sides = self._sides(text)
         if sides is None:
             self.unread(text, where)
@@ -319,9 +421,11 @@ class Checker:
 
     def _sides(self, text: str) -> list[tuple[str, list[tuple[str, str]]]] | None:
         """Read the words of an order and the clusters that they hold against."""
-        one = re.fullmatch(r"(higher|lower|later|earlier|same) (?:than|as)(?: in)? (.*)", text)
-        two = re.fullmatch(r"(above|after) (.*)(?:,| and) (below|before) (.*)", text)
-        pairs = [one.groups()] if one else [two.groups()[:2], two.groups()[2:]] if two else []
+        one = re.fullmatch(rf"({ORDERS}) (?:than|as)(?: in)? (.*)", text)
+        two = re.fullmatch(
+            rf"(above|after|{MORE} than in) (.*)(?:,| and) (below|before|{LESS} than in) (.*)", text
+        )
+        pairs = [two.groups()[:2], two.groups()[2:]] if two else [one.groups()] if one else []
         sides = [(word, self.valued(rest)) for word, rest in pairs]
         if not sides or any(found is None for _, found in sides):
             return None
@@ -334,40 +438,54 @@ class Checker:
         self.category(label, name, amount, what, where)
         if own:
             self.frequency(label, name, what, own, where)
-        others = self.shares_in(rest) if rest else []
+        # Only if it is more frequent than in all clusters named does the order have to hold overall.
+        others = self.shares_in(CAUTION.sub("", rest)) if rest else []
         if others is None:
             self.unread(rest, where)
             return
+        is_more = bool(others) and all(
+            self.facts.frequency(label, name, what) > self.facts.frequency(other, name, what)
+            for other, _ in others
+        )
+        if is_more:
+            self.caution(label, name, what, "more often", rest, where)
+        self.verdict.claim(amount != "partly" or not is_more, f"partly, but more often ({where})")
         for other, value in others:
-            self.more_often(label, name, what, other, where)
+            self.more_often(label, name, amount, what, other, where)
             self.frequency(other, name, what, value, where)
-            self.visible(own, value, "higher", where)
+            if is_more:
+                self.visible(own, value, "higher", where)
 
     # Documents of claims
 
     def statement(self, label: str, text: str) -> None:
         """Check the text of one statement."""
         where = f"statement on {label}: {text}"
+        often = "(?:mostly|more often|partly)"
         patterns = [
+            (rf"({self.name}) is ({ORDERS}) \((?:mean )?({VALUE})\) (?:than|as) in (.*)", "{1} than {3}", 2),
+            (rf"({self.name}) has the (same) mean \(({VALUE})\) as in (.*)", "{1} as in {3}", 2),
+            (rf"({self.name}) \((?:mean )?({VALUE})\) is (.*)", "{2}", 1),
             (
-                rf"({self.name}) is (higher|lower|later|earlier) \(mean ({VALUE})\) than in (.*)",
-                "{1} than {3}",
+                rf"({self.name}) is ({often} .+?) \(({PERCENT}), against (.*?)\)(, though .*)?",
+                "{1}; {3}{4}",
                 2,
             ),
-            (rf"({self.name}) has the (same) mean \(({VALUE})\) as in (.*)", "{1} as in {3}", 2),
-            (rf"({self.name}) \(mean ({VALUE})\) is (.*)", "{2}", 1),
-            (rf"({self.name}) is ((?:mostly|more often) .+?) \(({PERCENT}), against (.*)\)", "{1}; {3}", 2),
-            (rf"({self.name}) is ((?:mostly|more often) .+?) \(({PERCENT})\)", "{1}", 2),
+            (rf"({self.name}) is ({often} .+?) \(({PERCENT})\)", "{1}", 2),
         ]
         for pattern, form, own in patterns:
             found = re.fullmatch(pattern, text)
             if found:
-                parts = found.groups()
+                parts = [part or "" for part in found.groups()]
                 self.comparison(label, self.named[parts[0]], parts[own], form.format(*parts), where)
                 return
         if re.fullmatch(rf"(?:{self.name}) is far from the clusters", text):
             self.verdict.claim(label == "noise", where)
-        elif not re.fullmatch(rf"there is nothing to compare for (?:{self.name})", text):
+            return
+        noted = re.fullmatch(rf"({self.name}) has ({'|'.join(NOTES)})", text)
+        if noted:
+            self.note(label, self.named[noted[1]], "", noted[2], where)
+        else:
             self.unread(text, where)
 
     def sentence(self, label: str, text: str) -> None:
@@ -384,7 +502,14 @@ class Checker:
         elif text == "No feature sets it apart":
             self.verdict.claim(max(self.facts.shares(label).values()) <= 1e-12, where)
         else:
-            for part in text.split("; "):
+            parts = text.split("; ")
+            if parts[-1] in ("nothing else sets it apart", "all other features add under 1%"):
+                ranked = sorted(self.facts.shares(label).values(), reverse=True)
+                left = math.fsum(share for share in ranked[1:] if share > 0)
+                is_none = left <= 1e-9
+                holds = ranked[0] > 0 and left < 0.01 and is_none == parts.pop().startswith("nothing")
+                self.verdict.claim(holds, f"{left} ({where})")
+            for part in parts:
                 self._part(label, part, where)
 
     def _speak_for(self, label: str, text: str, where: str) -> list[str]:
@@ -398,11 +523,15 @@ class Checker:
         return names
 
     def _part(self, label: str, text: str, where: str) -> None:
-        item = rf"({self.name}) ((?:mostly|more often) [^()]+?) \(({PERCENT})(?:, against ([^()]*))?\)"
+        item = (
+            rf"({self.name}) ((?:mostly|more often|partly) [^()]+?) \(({PERCENT})(?:, against ([^()]*))?\)"
+            rf"(, though (?:more|less) often than overall \({PERCENT}\))?"
+        )
         for found in re.finditer(item, text):
-            name, words, own, others = found.groups()
+            name, words, own, others, caution = found.groups()
             self._speak_for(label, name, where)
-            self.comparison(label, self.named[name], own, f"{words}; {others}" if others else words, where)
+            said = f"{words}; {others}{caution or ''}" if others else words
+            self.comparison(label, self.named[name], own, said, where)
         rest = re.sub(r"^(?:, | and )+|(?:, | and )+$", "", re.sub(item, "", text))
         if not rest:
             return
@@ -414,7 +543,7 @@ class Checker:
 
     def _ordered(self, label: str, text: str, where: str) -> None:
         """Check "higher a and b, lower c than clusters 3 and 4" and the like."""
-        claims = _claims(text)
+        claims = _claims(CAUTION.sub("", text))
         if not claims:
             self.unread(text, where)
         for names, word, clusters in claims:
@@ -422,6 +551,8 @@ class Checker:
             if others is None:
                 self.unread(clusters, where)
             for name in self._speak_for(label, names, where):
+                if word in ("higher", "lower", "later", "earlier", MORE, LESS):
+                    self.caution(label, name, None, word, text, where)
                 for other in others or []:
                     self.order(label, name, word, other, where)
 
@@ -479,11 +610,13 @@ class Checker:
             label = re.sub(r"^Cluster ", "", plain(heading)) if plain(heading) != "Noise" else "noise"
             for sentence in re.findall(r'(?s)<p class="sentence">(.*?)</p>', card):
                 self.sentence(label, plain(sentence))
-            size, share = re.findall(r'<dd>([\d,]+) <span class="dim">(\d+%)</span></dd>', card)[0]
+            size, share = re.findall(
+                r'<dd>([\d,]+) <span class="dim">((?:under |over )?\d+%)</span></dd>', card
+            )[0]
             self.size(label, size, "report")
-            self.verdict.claim(
-                agrees(share, len(self.facts.own(label)) / total), f"{share} of rows in {label}"
-            )
+            part = len(self.facts.own(label)) / total
+            holds = part < 0.005 if "under" in share else part > 0.995 if "over" in share else None
+            self.verdict.claim(agrees(share, part) if holds is None else holds, f"{share} of rows in {label}")
             for row in re.findall(r'(?s)<tr><th scope="row">(.*?)</tr>', card):
                 self._report_line(label, row)
 
@@ -499,7 +632,7 @@ class Checker:
         self.comparison(label, name, inside, comparison, where)
         others = self.facts.others(label)
         if outside:
-            amount = re.match(r"(?:mostly|more often) (.+?)(?:;|$)", comparison)
+            amount = re.match(r"(?:mostly|more often|partly) (?!true than)(.+?)(?:;|$)", comparison)
             category = amount[1] if amount else None
             missing = category == "missing" and self.facts.frequency(label, name, None) > 0
             value = (
@@ -524,6 +657,14 @@ class Checker:
 
 def _claims(text: str) -> list[tuple[str, str, str]]:
     """Read the names, the word and the clusters of each order in a part of a sentence."""
+    sides = re.fullmatch(
+        rf"(.*?) (above|after|{MORE} than in) (.*?) and (below|before|{LESS} than in) (.*)", text
+    )
+    if sides:
+        return [(sides[1], sides[2], sides[3]), (sides[1], sides[4], sides[5])]
+    often = re.fullmatch(rf"(.*?) ({MORE}|{LESS}|{AS_OFTEN}) (?:than|as) in (.*)", text)
+    if often:
+        return [(often[1], often[2], often[3])]
     words = re.fullmatch(r"([Hh]igher|[Ll]ower) (.*) than (.*)", text)
     if words:
         groups = re.split(r"(?:^|, )([Hh]igher|[Ll]ower) ", f"{words[1]} {words[2]}")[1:]
@@ -531,9 +672,6 @@ def _claims(text: str) -> list[tuple[str, str, str]]:
     same = re.fullmatch(r"[Ss]ame mean of (.*) as (.*)", text)
     if same:
         return [(same[1], "same", same[2])]
-    sides = re.fullmatch(r"(.*?) (above|after) (.*?) and (below|before) (.*)", text)
-    if sides:
-        return [(sides[1], sides[2], sides[3]), (sides[1], sides[4], sides[5])]
     dates = re.fullmatch(r"(.*?) (earlier|later) than (.*)", text)
     return [(dates[1], dates[2], dates[3])] if dates else []
 

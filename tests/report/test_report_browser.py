@@ -711,7 +711,8 @@ def test_a_row_tells_its_story(browser: Browser, wine_page: Path, row: int) -> N
     near = evidence[row] <= 0.1 * np.median(evidence)
     word = "Borderline" if near else "Clear" if below > 0.75 * others.sum() else "Typical"
     than = {0: "none", others.sum(): "all"}.get(below, str(below))
-    told = f"more evidence than {than} of the other {others.sum()} rows in cluster {own}."
+    told = f"{than} of the other {others.sum()} rows in cluster {own}"
+    told = f"more evidence than {told}." if below else f"{told} has less evidence."
     assert rank == f"{word}: {told}"
 
     contrast = (Z[row] - centers[competitor]) ** 2 - (Z[row] - centers[own]) ** 2

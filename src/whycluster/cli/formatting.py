@@ -74,18 +74,17 @@ class ExplanationOutput:
             fill(self.quality.text, WIDTH),
             f"{display.count(rows.height, 'row')}, {display.count(rows.width, 'column')}; "
             f"{self._clustered.description}.",
+            *[fill(each.text, WIDTH) for each in self._warnings if each.kind in findings.READ_FIRST],
             display.heading("Clusters"),
             "\n".join(lines),
             display.heading("What defines each cluster"),
             summary.describe(self._top),
             LEGEND,
         ]
-        if self._warnings:
+        others = [each.text for each in self._warnings if each.kind not in findings.READ_FIRST]
+        if others:
             parts.append(display.heading("Warnings"))
-            parts += [
-                fill(warning.text, WIDTH, initial_indent="- ", subsequent_indent="  ")
-                for warning in self._warnings
-            ]
+            parts += [fill(text, WIDTH, initial_indent="- ", subsequent_indent="  ") for text in others]
         passed = [f"- {check.name}: {check.outcome}" for check in self._checks if not check.findings]
         parts += [display.heading("Checks without warnings"), "\n".join(passed)]
         return "\n\n".join(parts)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,10 +19,11 @@ from whycluster.core.attribution import (
     explaining_why_out_of_range,
     measured,
     population,
+    read,
     read_energies,
     run_rows,
 )
-from whycluster.core.blocks import check_finite, check_rounded
+from whycluster.core.blocks import InOrder, check_finite, check_rounded
 from whycluster.core.compiled.loops import Answer, CompiledPasses
 from whycluster.core.energies import Energy
 from whycluster.core.evidence import against_each, compete, evidence_of_all
@@ -80,24 +81,63 @@ def contrasts(energy: Energy, rows: Rows, cluster: Codes) -> NDArray[Any]:
 
 def competition(energy: Energy, rows: Rows, query: CodedQuery) -> NDArray[Any]:
     """Return R_k, (n, K), the share of the evidence f_c that the rule assigns to each competitor."""
-    shares = np.empty((rows.n_rows, energy.n_clusters), dtype=rows.dtype)
     loops = energy.loops if query.threshold is None else None
-    if loops is not None:
-        passes = CompiledPasses(loops, rows, block_rows(energy, rows), query.cluster, query.competitor)
-        with explaining_why_out_of_range(rows):
-            passes.answer(Answer.COMPETITION, query.sharing, shares)
-        return shares
+    if loops is None:
+        return _weigh(energy, rows, query, as_shares=True)
+    shares = np.empty((rows.n_rows, energy.n_clusters), dtype=rows.dtype)
+    passes = CompiledPasses(loops, rows, block_rows(energy, rows), query.cluster, query.competitor)
+    with explaining_why_out_of_range(rows):
+        passes.answer(Answer.COMPETITION, query.sharing, shares)
+    return shares
+
+
+def competitor_weights(energy: Energy, rows: Rows, query: CodedQuery) -> NDArray[Any]:
+    """Return a_k, (n, K), the weight that the rule gives each competitor; a_c = -sum_k a_k."""
+    return _weigh(energy, rows, query, as_shares=False)
+
+
+def _weigh(energy: Energy, rows: Rows, query: CodedQuery, as_shares: bool) -> NDArray[Any]:
+    result = np.empty((rows.n_rows, energy.n_clusters), dtype=rows.dtype)
 
     def work(space: Workspace, start: int, stop: int) -> None:
         h, weights = space.h[: stop - start], space.weights[: stop - start]
         read_energies(energy, rows, space, start, stop, h)
         assignment = query.assign(h, energy.tree, start, stop)
         weigh(h, assignment, query.sharing, weights)
-        share(h, assignment, weights)
-        shares[start:stop] = weights
+        if as_shares:
+            share(h, assignment, weights)
+        result[start:stop] = weights
 
     run_rows(work, energy, rows)
-    return shares
+    return result
+
+
+class Weighted(NamedTuple):
+    """Rows with one weighted competitor each, as arrays of shape (n,); see `contributions`."""
+
+    cluster: Codes
+    competitor: Codes
+    weight: NDArray[Any]
+    group: Codes
+
+
+def contributions(energy: Energy, rows: Rows, weighted: Weighted, n_groups: int) -> Floats:
+    """Return the sum of a_k (e_k - e_c) over the rows of each group, (G, d), for one competitor k per row."""
+    sums = InOrder(np.zeros((n_groups, energy.n_features)))
+
+    def work(space: Workspace, start: int, stop: int) -> None:
+        n_rows, total = stop - start, np.zeros((n_groups, energy.n_features))
+        cluster, competitor, weight, group = (each[start:stop] for each in weighted)
+        weights, out, each_row = space.weights[:n_rows], space.relevance[:n_rows], np.arange(n_rows)
+        weights[...] = 0.0
+        weights[each_row, competitor] = weight
+        weights[each_row, cluster] = -weight
+        energy.combine(read(energy, rows, space, start, stop), weights, out, space.scratch[:n_rows])
+        np.add.at(total, group, out)
+        sums.add(start, stop, total)
+
+    run_rows(work, energy, rows)
+    return sums.so_far[1]
 
 
 def gradient(energy: Energy, rows: Rows, cluster: Codes | None = None) -> NDArray[Any]:

@@ -69,18 +69,27 @@ def numbers_or_dates(values: Iterable[float], is_date: Iterable[bool]) -> list[s
 
 
 def format_apart(values: Sequence[float]) -> list[str]:
-    """Format numbers as in `number`, with more digits if different numbers would look the same.
+    """Format numbers as in `number`, with more digits if rounding would hide or distort a difference.
 
-    A number that is 0 up to rounding, compared with the others, becomes 0.
+    The differences between the first number and all others are shown with an error of at most a quarter. A
+    number that is 0 up to rounding, compared with the others, becomes 0.
     """
     least = _ROUNDING * max((abs(value) for value in values if value == value), default=0.0)
     values = [0.0 if abs(value) <= least else value for value in values]
     texts = numbers(values)
     digits = 4
-    while not _tells_apart(values, [float(text) for text in texts]) and digits <= MOST_DIGITS:
+    while not shows_differences(values, [float(text) for text in texts]) and digits <= MOST_DIGITS:
         texts = [f"{value + 0.0:.{digits}g}" for value in values]
         digits += 1
     return texts
+
+
+def shows_differences(values: Sequence[float], shown: Sequence[float]) -> bool:
+    """Return whether the numbers shown differ from the first as the values do, with an error of a quarter."""
+    first = values[0]
+    gaps = [(value - first, number - shown[0]) for value, number in zip(values[1:], shown[1:], strict=True)]
+    scale = max((abs(value) for value in values if value == value), default=0.0)
+    return all(abs(a - b) <= 0.25 * abs(a) for a, b in gaps if abs(a) > _ROUNDING * scale)
 
 
 def format_dates(values: Sequence[float]) -> list[str]:

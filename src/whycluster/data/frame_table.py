@@ -152,8 +152,17 @@ def open_frame(
     dtypes, names = set(schema.values()), list[Hashable](schema)
     dtype = np.dtype(np.float32 if dtypes == {nw.Float32()} else np.float64)
     one_float = dtypes in ({nw.Float64()}, {nw.Float32()})
-    owner = required.where, required.name
-    return FrameTable(shallow_copy(frame), *frame.shape, names, dtype, *owner, one_float=one_float)
+    booleans = [i for i, kind in enumerate(schema.values()) if kind == nw.Boolean()] if not one_float else []
+    return FrameTable(
+        shallow_copy(frame),
+        *frame.shape,
+        names,
+        dtype,
+        required.where,
+        required.name,
+        booleans=frozenset(booleans),
+        one_float=one_float,
+    )
 
 
 def shallow_copy(frame: nw.DataFrame[Any]) -> Any:

@@ -164,9 +164,12 @@ class RawTable(ObjectTable):
         table = cls(native, *shape, names, dtype, required.where, required.name)
         kinds = [table.column_kind(column) for column in range(len(names))]
         coded = [column for column, kind in enumerate(kinds) if not _has_numbers(kind)]
-        dates = frozenset(column for column, kind in enumerate(kinds) if kind is ColumnKind.DATE)
+        dates, booleans = (
+            frozenset(column for column, found in enumerate(kinds) if found is kind)
+            for kind in (ColumnKind.DATE, ColumnKind.BOOLEAN)
+        )
         categories = {column: _distinct(table._present(column)) for column in coded}
-        return replace(table, categories=categories, dates=dates)
+        return replace(table, categories=categories, dates=dates, booleans=booleans)
 
     def column_kind(self, column: int) -> ColumnKind:
         """Return the kind of values in a column."""

@@ -49,6 +49,8 @@ class Table(Rows):
     """For each column of categories, the value of each code; any other value has the code -1."""
     dates: frozenset[int] = field(default=frozenset(), kw_only=True)
     """The columns that hold dates, read as days since 1970."""
+    booleans: frozenset[int] = field(default=frozenset(), kw_only=True)
+    """The columns that hold booleans, read as 0 and 1."""
     first_row: int = field(default=0, kw_only=True)
     """The number of the first row in messages, if the table is part of the user's data."""
     row_numbers: Codes | None = field(default=None, kw_only=True)
@@ -199,7 +201,9 @@ class ArrayTable(Table):
         required.check_dtype(array.dtype)
         n_rows, n_features = array.shape
         names, dtype = required.array_names(n_features), result_dtype(array.dtype)
-        return cls(array, n_rows, n_features, names, dtype, required.where, required.name)
+        booleans = frozenset(range(n_features) if array.dtype.kind == "b" else ())
+        owner = required.where, required.name
+        return cls(array, n_rows, n_features, names, dtype, *owner, booleans=booleans)
 
     def read(self, start: int, stop: int, offset: Floats | None, out: Floats) -> Floats:
         """Return a view if no value has to be converted."""

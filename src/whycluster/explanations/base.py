@@ -18,7 +18,7 @@ from whycluster.core.attribution import Attribution, CodedQuery
 from whycluster.core.energies import Energy
 from whycluster.core.errors import InvalidInputError
 from whycluster.core.rules import CONTRAST, Prior
-from whycluster.data import registry
+from whycluster.data import display, registry
 from whycluster.data.absent_table import AbsentTable
 from whycluster.data.arrays import row_positions
 from whycluster.data.frames import build_frame, unique_name
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 
 BORDERLINE = 0.1  # rows with at most this fraction of the median evidence are borderline
+_LEAST_RESIDUAL = 0.005  # a smaller residual would be printed as 0%
 _ROWS_SHOWN = 3  # number of rows shown when an explanation is printed
 
 
@@ -166,6 +167,26 @@ class BaseExplanation(RowAccess):
         size = np.bincount(self.cluster_codes, minlength=len(self.labels))[found.codes]
         return replace(found, size=size)
 
+    def surrogate_sentences(self) -> list[str]:
+        """Return what readers must know of the surrogate before they read shares; [] if there is none."""
+        if self.fidelity is None:
+            return []
+        lines, noun = self.fidelity.sentences(self.noun.lower()), self.noun.lower()
+        evidence = float(np.abs(self.evidence.astype(np.float64)).sum())
+        left = float(np.abs(self.residual).sum()) / evidence if evidence else 0.0
+        if left >= _LEAST_RESIDUAL and self.threshold is None:
+            lines.append(f"Relative to its evidence, {left:.0%} belongs to no feature.")
+        n = int((~self.is_member).sum())
+        if n:
+            labels = self.labels[np.setdiff1d(self.cluster_codes, self.cluster_codes[self.is_member])]
+            lost = ", ".join(display.clean(str(label)) for label in labels)
+            have = "has" if n == 1 else "have"
+            lines.append(
+                f"{display.count(n, noun)} whose label it does not predict {have} no part in the evidence "
+                f"and the shares below{f', including all {noun}s of {lost}' * bool(lost)}."
+            )
+        return lines
+
     @cached_property
     def median_evidence(self) -> float:
         """The median evidence of all members, or 0 if it is negative or there are no members."""
@@ -182,6 +203,10 @@ class BaseExplanation(RowAccess):
     def competition(self) -> NDArray[Any]:
         """(n, K) R_k, computed on first access, because with many clusters it can be the largest array."""
         return outputs.competition(self.energy, self.unchanged_table("competition"), self._query)
+
+    def competitor_weights(self) -> NDArray[Any]:
+        """Return a_k, (n, K), the weight that the rule gives each competitor of each row."""
+        return outputs.competitor_weights(self.energy, self.table, self._query)
 
     @property
     def _query(self) -> CodedQuery:

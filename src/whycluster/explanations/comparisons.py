@@ -2,40 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from whycluster.core.arrays import Codes, Floats
-from whycluster.data.groups import CategoryCounts
+from whycluster.data.groups import MOST_CATEGORIES, CategoryCounts
 from whycluster.data.labels import noise_mask
 from whycluster.explanations.members import MemberClusters
 from whycluster.explanations.statements import BETWEEN, FAR, HIGHER, LOWER, MISSING, SAME, Statement
 
-_COVERED = 2 / 3  # a statement names the fewest rivals that make up this share of the differences
-_MOST_NAMED = 3  # but at most this many
+COVERED = 2 / 3  # a statement names the fewest rivals that make up this share of what sets the cluster apart
+MOST_NAMED = 3  # but at most this many
 _ROUNDING = 1e-12  # means with a smaller difference, relative to the largest mean, are equal up to rounding
 _LEAST_FREQUENCY = 0.1  # a rarer category does not characterize a cluster
 _CELLS = 1 << 20  # the maximum number of values that are compared at once
 
+Clusters: TypeAlias = NDArray[np.int32]
+
+FindRivals: TypeAlias = Callable[[Codes, NDArray[np.bool_]], Clusters]
+"""Returns up to three rivals of each feature of each cluster, (3, G, d), as positions or -1.
+
+Takes the position of each of the K clusters, or -1 if a statement must not name it, and whether there is
+anything to compare, for each position and column.
+"""
+
 
 @dataclass(frozen=True, eq=False)
 class Comparisons:
-    """The means and frequencies of d columns in the P clusters that have rows, and the competitors.
-
-    A feature of a cluster is compared with the rivals from which it separates the cluster most: the
-    fewest rivals that make up two thirds of the squared differences, weighted by how many members compete
-    with them, but at most three.
+    """The means and frequencies of d columns in the P clusters that have rows, and the rivals.
 
     Attributes
     ----------
     labels : (P,) the labels of the clusters
     groups : (G,) the clusters that are described, as positions in ``labels``
-    rivals, weights : (G, C) the competitors of each of them, as positions or -1, and their weights
+    rivals : (3, G, d) the clusters that each feature sets each of them apart from, as positions or -1
     size : (P,) the number of rows
     mean : (P, d) the means, or NaN if there are no values
     missing : (P, d) the share of rows whose value is missing, or None if no values are missing
@@ -45,8 +50,7 @@ class Comparisons:
 
     labels: list[Any]
     groups: Codes
-    rivals: Codes
-    weights: Floats
+    rivals: Clusters
     size: Codes
     mean: Floats
     missing: Floats | None
@@ -64,21 +68,23 @@ class Comparisons:
         missing: Floats | None = None,
         categories: Mapping[int, CategoryCounts] | None = None,
         names: Mapping[int, Any] | None = None,
+        find_rivals: FindRivals | None = None,
     ) -> Comparisons:
-        """Choose the rivals among the clusters that have rows; noise is chosen only if there is no other."""
-        has_rows = np.zeros(len(labels), np.bool_)
-        has_rows[present] = True
-        is_noise = np.array(noise_mask(labels.tolist()), np.bool_)
-        rivals, weights = members.rivals(has_rows & ~is_noise)
-        alone = rivals[:, 0] < 0
-        if alone.any():
-            others = members.rivals(has_rows)
-            rivals[alone], weights[alone] = others[0][alone], others[1][alone]
+        """Compare clusters with their rivals, which have rows; noise is a rival only if there is no other.
+
+        By default, the rivals are found from the means, as in `rivals_by_means`.
+        """
+        place, is_noise = np.full(len(labels), -1), np.array(noise_mask(labels.tolist()), np.bool_)
+        place[present] = np.arange(len(present))
+        if (~is_noise[present]).sum() > 1:
+            place[is_noise] = -1
+        known = ~np.isnan(mean)
+        known[:, list(categories or ())] = True
+        rivals = rivals_by_means(members, place, mean) if find_rivals is None else find_rivals(place, known)
         return cls(
             labels[present].tolist(),
             np.searchsorted(present, members.codes),
-            np.where(rivals < 0, -1, np.searchsorted(present, rivals)),
-            weights,
+            rivals,
             size,
             mean,
             missing if missing is not None and missing.any() else None,
@@ -93,31 +99,29 @@ class Comparisons:
 
     @cached_property
     def is_mostly_missing(self) -> NDArray[np.bool_]:
-        """(G, d) whether most values are missing, and more of them than in the rivals together."""
+        """(G, d) whether most values are missing, and more of them than in all other rows."""
         if self.missing is None:
             return np.zeros((len(self.groups), self.mean.shape[1]), np.bool_)
         own = self.missing[self.groups]
-        more = (own > 0.5) & (own > self._pooled(self.missing) + _ROUNDING)
+        more = (own > 0.5) & (own > mean_outside(self.missing, self.size[:, None])[self.groups] + _ROUNDING)
         return np.asarray(more & ~self.is_noise[:, None])
 
     @cached_property
     def categories_named(self) -> dict[int, Codes]:
-        """(G,) the category with the largest positive relevance in each categorical column.
+        """(G,) the category that adds most to each cluster's relevance, in each categorical column.
 
-        -1 if there is none, if fewer than a tenth of the rows have it, or if it is no more frequent than in
-        the rivals together: it then does not characterize the cluster, even if the column does. Also -1 for
-        noise.
+        Only categories that at least a tenth of the rows have, and that add to the relevance, count; -1 if
+        there is none. Also -1 for noise.
         """
         found, groups = {}, np.arange(len(self.groups))
         for column, counts in self.categories.items():
             if not counts.frequency.shape[1]:  # no category at all, or free text
                 found[column] = np.full(len(groups), -1)
                 continue
-            relevance = counts.relevance[self.groups]
+            is_rare = counts.frequency[self.groups] < _LEAST_FREQUENCY
+            relevance = np.where(is_rare, 0.0, counts.relevance[self.groups])
             best = relevance.argmax(axis=1)
-            own = counts.frequency[self.groups, best]
-            more = (own > self._pooled(counts.frequency, best) + _ROUNDING) & (own >= _LEAST_FREQUENCY)
-            found[column] = np.where(more & (relevance[groups, best] > 0) & ~self.is_noise, best, -1)
+            found[column] = np.where((relevance[groups, best] > 0) & ~self.is_noise, best, -1)
         return found
 
     def code_of(self, column: int, category: Any) -> int:
@@ -130,12 +134,6 @@ class Comparisons:
     @cached_property
     def _codes(self) -> dict[int, dict[str, int]]:
         return {}
-
-    def _pooled(self, frequency: Floats, columns: Codes | slice = slice(None)) -> Floats:
-        """Return a frequency in the rows of all rivals of each cluster together, (G,) or (G, d)."""
-        count = np.where(self.rivals < 0, 0, self.size[self.rivals]).astype(np.float64).T
-        total = sum((n * frequency[k, columns].T).T for n, k in zip(count, self.rivals.T, strict=True))
-        return np.asarray((np.transpose(total) / np.maximum(1.0, count.sum(axis=0))).T)
 
     @property
     def directions(self) -> NDArray[Any]:
@@ -150,19 +148,21 @@ class Comparisons:
 
     def against(self) -> NDArray[Any]:
         """Return the labels of the clusters that each feature is compared with, (G, d), as text."""
-        found = np.empty(self._compared[1].shape, dtype=object)
-        for group, masks in enumerate(self._compared[1]):
-            kinds, place = np.unique(masks, return_inverse=True)
-            texts = [", ".join(map(str, self._named(group, int(mask))[0])) for mask in kinds]
-            found[group] = np.array(texts, dtype=object)[place]
+        found = np.empty(self._compared[0].shape, dtype=object)
+        for group in range(len(self.groups)):
+            kinds, place = np.unique(self._compared[1][:, group], axis=1, return_inverse=True)
+            texts = [", ".join(str(self.labels[k]) for k in kind if k >= 0) for kind in kinds.T.tolist()]
+            found[group] = np.array(texts, dtype=object)[place.reshape(-1)]
         return found
 
-    def statement(self, group: int, column: int, feature: Hashable, share: float, is_date: bool) -> Statement:
+    def statement(
+        self, group: int, column: int, feature: Hashable, share: float, is_date: bool, is_boolean: bool
+    ) -> Statement:
         """Return the statement about a feature of a cluster."""
         code = int(self.categories_named[column][group]) if column in self.categories else -1
         is_missing = bool(self.is_mostly_missing[group, column])
-        values = self._column(column, code, is_missing)
-        against, rivals = self._named(group, int(self._compared[1][group, column]))
+        values, overall = self._column(column, code, is_missing)
+        rivals = [k for k in self._compared[1][:, group, column].tolist() if k >= 0]
         direction = str(self._compared[0][group, column])
         if self.is_noise[group]:
             direction = FAR
@@ -174,21 +174,34 @@ class Comparisons:
             self.labels[self.groups[group]],
             feature,
             direction,
-            against,
+            tuple(self.labels[k] for k in rivals),
             float(values[self.groups[group]]),
             tuple(values[rivals].tolist()),
             share,
-            code >= 0 and direction not in (FAR, MISSING),
-            is_date and not is_missing,
+            is_category=code >= 0 and not is_missing,
+            is_date=is_date and not is_missing,
+            is_boolean=is_boolean and not is_missing,
+            overall=overall,
+            note="" if direction else self._why_nothing(group, column),
         )
 
-    def _named(self, group: int, mask: int) -> tuple[tuple[Any, ...], list[int]]:
-        """Return the labels and positions of the rivals in a mask of bits, in the order of the clusters."""
-        rivals = sorted(k for j, k in enumerate(self.rivals[group].tolist()) if mask >> j & 1)
-        return tuple(self.labels[k] for k in rivals), rivals
+    def _column(self, column: int, code: int, is_missing: bool) -> tuple[Floats, float]:
+        """Return what is compared of one column: the values in all clusters, (P,), and in all rows."""
+        key = column, code, is_missing
+        if key not in self._columns:
+            values, count = self._values(column, code, is_missing), self.size.astype(np.float64)
+            if column not in self.categories and not is_missing and self.missing is not None:
+                count *= 1.0 - self.missing[:, column]
+            known = (count > 0) & ~np.isnan(values)
+            overall = np.average(values[known], weights=count[known]) if known.any() else np.nan
+            self._columns[key] = values, float(overall)
+        return self._columns[key]
 
-    def _column(self, column: int, code: int, is_missing: bool) -> Floats:
-        """Return what is compared of one column in all clusters, (P,)."""
+    @cached_property
+    def _columns(self) -> dict[tuple[int, int, bool], tuple[Floats, float]]:
+        return {}
+
+    def _values(self, column: int, code: int, is_missing: bool) -> Floats:
         if is_missing and self.missing is not None:
             return np.asarray(self.missing[:, column])
         if column not in self.categories:
@@ -196,69 +209,128 @@ class Comparisons:
         known = self.categories[column].frequency
         return np.asarray(known[:, code]) if code >= 0 else np.full(len(self.size), np.nan)
 
+    def _why_nothing(self, group: int, column: int) -> str:
+        """Return why there is nothing to say about a feature of a cluster, as a noun phrase."""
+        if column in self.categories:
+            n_known, n_words = self.categories[column].n_values[self.groups[group]], len(self.names[column])
+            if n_known and n_words > MOST_CATEGORIES:
+                return f"{n_words:,} categories, too many to compare"
+            return "no frequent category that speaks for the cluster" if n_known else "no values here"
+        if np.isnan(self.mean[self.groups[group], column]):
+            return "no values here"
+        return "nothing to compare with"
+
     @cached_property
-    def _compared(self) -> tuple[NDArray[Any], NDArray[np.uint8]]:
-        """(G, d) the direction of each value, and the rivals that a statement names, as a mask of bits."""
-        n_groups, d = len(self.groups), self.mean.shape[1]
-        direction = np.full((n_groups, d), "", dtype="<U7")
-        mask = np.zeros((n_groups, d), np.uint8)
-        step = max(1, _CELLS // max(1, n_groups * self.rivals.shape[1]))
-        for columns in (slice(start, start + step) for start in range(0, d, step)):
-            mean, mostly = self.mean[:, columns], self.is_mostly_missing[:, columns]
-            scale = np.fmax.reduce(np.abs(mean), axis=0, initial=0.0)
-            compared = self._compare(mean[self.groups], mean[self.rivals.T], scale)
-            direction[:, columns], mask[:, columns] = compared
-            if self.missing is not None and mostly.any():
-                rate = self.missing[:, columns]
-                compared = self._compare(rate[self.groups], rate[self.rivals.T], only_above=True)
-                mask[:, columns] = np.where(mostly, compared[1], mask[:, columns])
+    def _compared(self) -> tuple[NDArray[Any], Clusters]:
+        """The direction of each value, (G, d), and the rivals that a statement names, (3, G, d), or -1."""
+        d, rivals = self.mean.shape[1], self.rivals.copy()
+        direction = np.full(rivals.shape[1:], "", dtype="<U7")
+        for columns in column_slices(d, rivals[:, :, :1].size):
+            direction[:, columns] = self._compare_means(columns, rivals)
         for column, best in self.categories_named.items():
-            frequency, is_named = self.categories[column].frequency, best >= 0
-            kept = self.is_mostly_missing[:, column]
-            direction[:, column], mask[~kept, column] = "", 0
-            if is_named.any():
-                own, theirs = frequency[self.groups, best], frequency[self.rivals.T, best]
-                compared = self._compare(own[:, None], theirs[:, :, None], only_above=True)
-                mask[:, column] = np.where(is_named & ~kept, compared[1][:, 0], mask[:, column])
-        mask[self.is_noise] = 0
-        return direction, mask
+            direction[:, column] = ""
+            rivals[:, best < 0, column] = -1
+        for group, column in np.argwhere(self.is_mostly_missing).tolist():
+            rate = self.missing[:, column]  # type: ignore[index]  # there are missing values
+            kept = rate[self.rivals[:, group, column]] < rate[self.groups[group]] - _ROUNDING
+            rivals[:, group, column] = np.where(kept, self.rivals[:, group, column], -1)
+        rivals[:, self.is_noise] = -1
+        rivals.sort(axis=0)
+        return direction, rivals
 
-    def _compare(
-        self, own: Floats, theirs: Floats, scale: Floats | float = 1.0, only_above: bool = False
-    ) -> tuple[NDArray[Any], NDArray[np.uint8]]:
-        """Compare values, (G, b), with those of the rivals, (C, G, b).
+    def _compare_means(self, columns: slice, rivals: Clusters) -> NDArray[Any]:
+        """Return the directions of some columns, (G, b), and remove rivals with equal or unknown means."""
+        mean, some = self.mean[:, columns], rivals[:, :, columns]
+        gap = mean[self.groups] - np.take_along_axis(
+            mean, some.reshape(-1, mean.shape[1]).astype(np.intp), axis=0
+        ).reshape(some.shape)
+        gap[some < 0] = np.nan
+        scale = np.fmax.reduce(np.abs(mean), axis=0, initial=0.0)
+        gap[np.abs(gap) <= _ROUNDING * scale] = 0.0
+        above, below = (gap > 0).any(axis=0), (gap < 0).any(axis=0)
+        is_same = (gap == 0).any(axis=0) & ~(above | below)
+        is_category = np.isin(np.arange(self.mean.shape[1])[columns], list(self.categories))
+        some[(np.isnan(gap) | ((gap == 0) & ~is_same)) & ~is_category] = -1
+        choices = [above & below, above, below, is_same]
+        return np.select(choices, [BETWEEN, HIGHER, LOWER, SAME], default="")
 
-        Return directions and masks of rivals, each (G, b). Differences far below ``scale``, (b,), do not
-        count. If ``only_above`` is true, rivals with larger values are left out.
-        """
-        theirs = np.where((self.rivals.T < 0)[:, :, None], np.nan, theirs)
-        if only_above:
-            theirs[theirs > own] = np.nan
-        kept = self._kept(own, theirs, scale)
-        above = (kept & (own > theirs)).any(axis=0)
-        below = (kept & (own < theirs)).any(axis=0)
-        known = ~np.isnan(theirs - own)
-        is_same = known.any(axis=0) & ~(above | below)
-        kept |= known & is_same & (np.cumsum(known, axis=0) <= _MOST_NAMED)
-        direction = np.full(above.shape, "", dtype="<U7")
-        direction[is_same] = SAME
-        direction[above] = HIGHER
-        direction[below] = LOWER
-        direction[above & below] = BETWEEN
-        return direction, np.packbits(kept, axis=0, bitorder="little")[0]
 
-    def _kept(self, own: Floats, theirs: Floats, scale: Floats | float) -> NDArray[np.bool_]:
-        """Return which rivals a statement names, (C, G, b)."""
-        gap = np.abs(theirs - own)
-        gap[~(gap > _ROUNDING * scale)] = 0.0  # NaN too
+def rivals_by_means(members: MemberClusters, place: Codes, mean: Floats) -> Clusters:
+    """Find the rivals from which a feature separates each cluster most, if only the means are known.
+
+    They are the fewest that make up two thirds of the squared differences between the means, weighted by
+    how many members have them as strongest competitor, but at most three.
+    """
+    codes, weights = members.rivals(place >= 0)
+    near = np.where(codes < 0, -1, place[codes]).T
+    own, found = place[members.codes], np.full((MOST_NAMED, len(codes), mean.shape[1]), -1, np.int32)
+    for columns in column_slices(mean.shape[1], near.size):
+        some = mean[:, columns]
+        gap = np.abs(np.where(near[:, :, None] < 0, np.nan, some[near] - some[own]))
+        is_known = ~np.isnan(gap)
+        gap[~(gap > _ROUNDING * np.fmax.reduce(np.abs(some), axis=0, initial=0.0))] = 0.0  # NaN too
         largest = gap.max(axis=0, initial=0.0)
         np.divide(gap, largest, out=gap, where=largest > 0)  # squares of large numbers would overflow
-        gap *= gap
-        gap *= self.weights.T[:, :, None]
-        order = np.argsort(-gap, axis=0, kind="stable")
-        ranked = np.take_along_axis(gap, order, axis=0)
-        enough = np.cumsum(ranked, axis=0) - ranked < _COVERED * ranked.sum(axis=0)
-        enough[_MOST_NAMED:] = False
-        kept = np.zeros(gap.shape, np.bool_)
-        np.put_along_axis(kept, order, enough & (ranked > 0), axis=0)
-        return kept
+        top = TopRivals.of(gap.shape[1:])
+        for far, known, rival, weight in zip(gap, is_known, near, weights.T, strict=True):
+            top.add(weight[:, None] * far**2, np.where(known, rival[:, None], -1))
+        found[:, :, columns] = top.rivals()
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class TopRivals:
+    """The rivals that contribute most to what sets a cluster apart, found one after the other.
+
+    Attributes
+    ----------
+    value : (3, G, b) the largest contributions, in decreasing order
+    rival : (3, G, b) the rivals that they come from, as positions or -1
+    total : (G, b) the sum of all contributions
+    first : (G, b) the first rival that there is
+    """
+
+    value: Floats
+    rival: Clusters
+    total: Floats
+    first: Clusters
+
+    @classmethod
+    def of(cls, shape: tuple[int, ...]) -> TopRivals:
+        """Return an empty list of rivals for each of (G, b) features."""
+        rival = np.full((MOST_NAMED, *shape), -1, np.int32)
+        return cls(np.zeros((MOST_NAMED, *shape)), rival, np.zeros(shape), np.full(shape, -1, np.int32))
+
+    def add(self, contribution: Floats, rival: Codes) -> None:
+        """Add the contributions of one rival per feature, (G, b), which is ignored where it is -1."""
+        value = np.where(rival >= 0, np.maximum(contribution, 0.0), 0.0)
+        self.first[...] = np.where(self.first < 0, rival, self.first)
+        self.total[...] += value
+        for i in range(len(self.value)):
+            is_larger = value > self.value[i]
+            lower = np.where(is_larger, self.value[i], value), np.where(is_larger, self.rival[i], rival)
+            self.value[i] = np.where(is_larger, value, self.value[i])
+            self.rival[i] = np.where(is_larger, rival, self.rival[i])
+            value, rival = lower
+
+    def rivals(self) -> Clusters:
+        """Return the fewest rivals that make up two thirds, or the first one if none contributes."""
+        before = np.cumsum(self.value, axis=0) - self.value
+        found = np.where((self.value > 0) & (before < COVERED * self.total), self.rival, np.int32(-1))
+        found[0] = np.where(self.total > 0, found[0], self.first)
+        return found
+
+
+def mean_outside(inside: Floats, count: NDArray[Any]) -> Floats:
+    """Return the mean of all rows outside each group, (G, d), given each group's mean of ``count`` values."""
+    n_values, total = np.broadcast_to(count, inside.shape), count * np.nan_to_num(inside)
+    found = np.full_like(inside, np.nan)
+    n_others = n_values.sum(axis=0) - n_values
+    np.divide(total.sum(axis=0) - total, n_others, out=found, where=n_others > 0)
+    return found
+
+
+def column_slices(d: int, n_values: int) -> list[slice]:
+    """Return slices of d columns that are compared at once, given the number of values per column."""
+    step = max(1, _CELLS // max(1, n_values))
+    return [slice(start, start + step) for start in range(0, d, step)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from html import escape
 from textwrap import fill
 from typing import Any, ClassVar
@@ -28,6 +28,7 @@ from whycluster.explanations.comparisons import Comparisons
 from whycluster.explanations.counterfactual import Counterfactual, find
 from whycluster.explanations.formatting import Line, format_lines, rest
 from whycluster.explanations.naming import propose_names
+from whycluster.explanations.rivals import rivals_by_relevance
 from whycluster.explanations.summary import Summary, summarize
 
 _WIDTH = 99  # characters per line
@@ -232,7 +233,8 @@ class Explanation(BaseExplanation):
         Rows are not counted if they are explained for a cluster that they are not in ("why not?"), if they
         are explained against their own cluster, or if the surrogate does not predict their label.
         """
-        return summarize_features(self, self.unchanged_table("summary"), self.relevance)
+        find_rivals = partial(rivals_by_relevance, self)
+        return summarize_features(self, self.unchanged_table("summary"), self.relevance, find_rivals)
 
     def names(self) -> dict[Any, str]:
         """Propose a short, unique name for each cluster, such as "high income, low age"; see `rename`.
@@ -340,14 +342,13 @@ class Explanation(BaseExplanation):
         )
 
 
-def summarize_features(exp: BaseExplanation, table: Table, relevance: NDArray[Any]) -> Summary:
-    """Return the summary of each cluster, given the relevance, (n, d), of the columns of a table."""
-    explained, note = exp.is_member, ""
-    if exp.fidelity is not None and not explained.all():
-        n = int((~explained).sum())
-        without_members = exp.labels[np.setdiff1d(exp.cluster_codes, exp.cluster_codes[explained])]
-        lost = ", ".join(display.clean(str(label)) for label in without_members)
-        note = f"Without the relevance of {display.count(n, 'row')} whose label the surrogate does not "
-        note += f"predict, including all rows of {lost}." if lost else "predict."
+def summarize_features(
+    exp: BaseExplanation, table: Table, relevance: NDArray[Any], find_rivals: Any = None
+) -> Summary:
+    """Return the summary of each cluster, given the relevance, (n, d), of the columns of a table.
+
+    ``find_rivals`` is the function that `summarize` takes.
+    """
     rows = exp.cluster_codes if exp.fidelity is not None else exp.assigned_codes
-    return summarize(table, relevance, rows, explained, exp.member_clusters, exp.labels, exp.data, note)
+    note, members = " ".join(exp.surrogate_sentences()), exp.member_clusters
+    return summarize(table, relevance, rows, exp.is_member, members, exp.labels, exp.data, note, find_rivals)

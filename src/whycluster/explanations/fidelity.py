@@ -78,6 +78,15 @@ class Fidelity:
             stacklevel=level_of_the_caller(),
         )
 
+    def sentences(self, noun: str) -> list[str]:
+        """Return what readers must know before they read shares; ``noun`` is the word for a row."""
+        return [
+            "The labels are explained through a surrogate, and the shares are the surrogate's: a feature "
+            "that separates the labels may have a small or negative share.",
+            f"It predicts the labels of {self.cross_validated:.1%} of the {noun}s that it was not fitted to, "
+            f"and of {self.in_sample:.1%} of those that it was.",
+        ]
+
     def to_frame(self, backend: str | None = None) -> Any:
         """Return a frame with one row per cluster: cluster, size, in_sample, cross_validated."""
         columns: dict[Hashable, NDArray[Any]] = {

@@ -22,7 +22,7 @@ from whycluster.data.labels import NOISE
 from whycluster.data.validation import check_integer
 from whycluster.explanations.base import BaseExplanation
 from whycluster.explanations.checks.all_checks import checks, warnings
-from whycluster.explanations.checks.finding import Check, Finding
+from whycluster.explanations.checks.finding import READ_FIRST, Check, Finding
 from whycluster.explanations.explanation import Explanation
 from whycluster.explanations.formatting import list_clusters
 from whycluster.explanations.member_sample import MemberSample, members_of
@@ -31,6 +31,7 @@ from whycluster.explanations.statements import Statement
 from whycluster.explanations.summary import ClusterSummary, Summary
 
 __all__ = [
+    "READ_FIRST",
     "Check",
     "Competition",
     "Finding",

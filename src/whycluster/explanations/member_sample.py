@@ -18,6 +18,7 @@ from whycluster.data.table import Table
 from whycluster.explanations.base import BaseExplanation
 
 _CELLS = 1 << 22  # the maximum number of values of evidence that are computed at once
+_WEIGHTS = 1 << 20  # the same for weights of competitors, which take several arrays
 MOST_ROWS = 5000  # maximum number of rows in a sample of members
 
 
@@ -27,14 +28,10 @@ class MemberSample:
 
     Attributes
     ----------
-    cluster : (m,) the clusters of the members
-    table : the m rows, in order
-    energy : the energy of the K clusters
+    exp : the explanation of the m members, in order
     """
 
-    cluster: Codes
-    table: Table
-    energy: Energy
+    exp: BaseExplanation
 
     @classmethod
     def of(cls, exp: BaseExplanation, where: str, codes: Codes | None = None) -> MemberSample:
@@ -46,8 +43,22 @@ class MemberSample:
             cluster = np.where(np.isin(cluster, codes), cluster, -1)
         rows = evenly_spaced_per_group(cluster, max(1, MOST_ROWS // max(1, len(codes))))
         some = exp if len(rows) == len(exp) else exp[rows]  # all rows, if there are few
-        table = some.unchanged_table(where) if len(some) else some.table
-        return cls(some.cluster_codes, table, exp.energy)
+        return cls(some.verified(where) if len(some) else some)
+
+    @property
+    def cluster(self) -> Codes:
+        """(m,) the clusters of the members."""
+        return self.exp.cluster_codes
+
+    @property
+    def table(self) -> Table:
+        """The m rows."""
+        return self.exp.table
+
+    @property
+    def energy(self) -> Energy:
+        """The energy of the K clusters."""
+        return self.exp.energy
 
     def blocks(self) -> Iterator[tuple[Codes, NDArray[Any]]]:
         """Yield the clusters and the evidence of some members at a time, (b,) and (b, K).
@@ -55,17 +66,29 @@ class MemberSample:
         The evidence is against every other cluster, or NaN for their own cluster. A block contains all
         sampled members of its clusters. With few clusters, there is only one block.
         """
-        if len(self.cluster) * self.energy.n_clusters <= _CELLS:
-            if len(self.cluster):
-                yield self.cluster, self._h
-            return
+        for rows in self._row_blocks(_CELLS):
+            cluster, is_all = self.cluster[rows], len(rows) == len(self.cluster)
+            yield (
+                cluster,
+                self._h if is_all else outputs.contrasts(self.energy, self.table.take(rows), cluster),
+            )
+
+    def weights(self) -> Iterator[tuple[Codes, NDArray[Any]]]:
+        """Yield positions of members and the weights of their competitors, (b,) and (b, K), as `blocks`."""
+        for rows in self._row_blocks(_WEIGHTS):
+            some = self.exp if len(rows) == len(self.cluster) else self.exp[rows]
+            yield rows, some.competitor_weights()
+
+    def _row_blocks(self, most: int) -> list[Codes]:
+        """Return the positions of the members of a few clusters at a time, with about ``most`` values."""
+        if len(self.cluster) * self.energy.n_clusters <= most:
+            return [np.arange(len(self.cluster))] if len(self.cluster) else []
         order = np.argsort(self.cluster, kind="stable")
         starts = np.flatnonzero(np.diff(self.cluster[order], prepend=-1))
-        n_rows = max(1, _CELLS // self.energy.n_clusters)
+        n_rows = max(1, most // self.energy.n_clusters)
         firsts = starts[np.flatnonzero(np.diff(starts // n_rows, prepend=-1))]
-        for rows in np.split(order, firsts[1:]):
-            cluster = self.cluster[rows]
-            yield cluster, outputs.contrasts(self.energy, self.table.take(rows), cluster)
+        blocks = np.split(order, firsts[1:])
+        return [np.arange(len(order))] if len(blocks) == 1 else blocks
 
     @cached_property
     def _h(self) -> NDArray[Any]:

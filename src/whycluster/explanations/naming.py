@@ -24,7 +24,7 @@ def propose_names(summary: Summary) -> dict[Any, str]:
 
     A name says "high" or "low" only if the cluster's mean is above or below the mean of all other rows, the
     means of the clusters that the feature sets it apart from, and those of two thirds of all other clusters.
-    It names a category only if most rows of the cluster have it.
+    It names a category, true or false only if most rows of the cluster have it, and more than outside.
     """
     words = {label: _words(summary, group) for group, label in enumerate(summary.clusters.tolist())}
     n_words = dict.fromkeys(words, _N_WORDS)
@@ -68,12 +68,17 @@ def _is_extreme(statement: Statement, means: Floats) -> bool:
 
 def _word(statement: Statement, outside: float) -> str:
     name = format_items([statement.feature])[0]
+    if statement.is_boolean:
+        is_mostly = (statement.value > 0.5) == (statement.direction == HIGHER)
+        is_more = (statement.value > outside) == (statement.direction == HIGHER)
+        known = statement.direction in (HIGHER, LOWER) and is_mostly and is_more
+        return f"{name} {str(statement.direction == HIGHER).lower()}" if known else ""
     if statement.direction == HIGHER and statement.value > outside:
         return f"late {name}" if statement.is_date else f"high {name}"
     if statement.direction == LOWER and statement.value < outside:
         return f"early {name}" if statement.is_date else f"low {name}"
     if statement.direction == MISSING and statement.value > outside:
         return f"no {name}"
-    if statement.is_category and statement.value > 0.5:
+    if statement.is_category and statement.value > max(0.5, outside):
         return f"{name} {format_items([statement.direction])[0]}"
     return ""

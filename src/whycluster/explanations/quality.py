@@ -53,6 +53,8 @@ _VERDICTS = {
     WEAK: "The clusters are weak: {why}.",
     NONE: "The clusters are no more distinct than clusters in data without structure.",
 }
+_NO_MODEL = "labels come without a model that could be fitted to other data"
+_FAVORS_ROUND = "Silhouettes favor round clusters; clusters of other shapes may be more distinct."
 
 
 class Null(NamedTuple):
@@ -78,7 +80,8 @@ class Quality:
 
     Attributes
     ----------
-    verdict : "clear", "weak" or "none", or None if the silhouette was not measured
+    verdict : "clear", "weak" or "none" (no more distinct than clusters in data without structure), or None if
+        this was not measured, as for labels, which come without a model that could be fitted to such data
     text : the verdict and the figures in words
     silhouette : the mean silhouette of the rows in the sample, from -1 to 1
     n_rows : the number of rows in the sample
@@ -130,8 +133,9 @@ def quality(exp: BaseExplanation, model: Any = None, *, random_state: int = 0) -
     verdict is "none". Clear clusters also have a large margin and are stable. A sample of at most 1,000 rows
     is used, so the time does not grow with the number of rows; usually, it takes one or two seconds.
 
-    Labels, and models that cannot be fitted again or take long, are compared with the clusters that k-means
-    finds in data without clusters. For documents, images and categories, nothing is measured.
+    Models that cannot be fitted again or take long are compared with the clusters that k-means finds in data
+    without clusters. Labels come without a model, so they get no verdict; only their silhouette is measured.
+    For documents, images and categories, nothing is measured.
 
     Parameters
     ----------
@@ -153,7 +157,7 @@ def quality(exp: BaseExplanation, model: Any = None, *, random_state: int = 0) -
     if isinstance(sample, str):
         reasons = dict.fromkeys(("silhouette", "nulls", "stability"), sample)
         return Quality(None, f"The quality of the clusters was not measured: {sample}.", not_measured=reasons)
-    n_steps = 1 + _N_REFITS + _N_DRAWS * len(_DESCRIPTIONS)
+    n_steps = 1 if exp.fidelity is not None else 1 + _N_REFITS + _N_DRAWS * len(_DESCRIPTIONS)
     # Many small fits are faster on one thread, and much faster if other processes are busy.
     with Progress("measuring the quality", n_steps) as bar, threadpool_limits(1):
         return _measure(exp, sample, exp.model if model is None else model, rng, bar)
@@ -199,10 +203,10 @@ def _measure(
     each = _silhouettes(sample, sample.rows, sample.codes)
     silhouette, seeds = float(each.mean()), rng.integers(2**31, size=2).tolist()
     bar.step()
+    if exp.fidelity is not None:
+        return _of_labels(sample, each, len(exp))
     reason = ""
     try:
-        if exp.fidelity is not None:
-            raise RefitError("labels come without a model that could be fitted again")
         reference = Refitting(model)
         stability, per_cluster = _resample(sample, reference, seeds[0], bar)
         nulls = _compare(sample, reference, seeds[1], bar)
@@ -219,12 +223,37 @@ def _measure(
         reference=reference.name,
         stability=stability,
         clusters=sample.clusters,
-        cluster_silhouette=np.bincount(sample.codes, each) / np.bincount(sample.codes),
+        cluster_silhouette=_cluster_means(sample, each),
         cluster_stability=per_cluster,
         not_measured={"stability": reason} if reason else {},
     )
-    is_round = exp.fidelity is None and exp.energy.title in _ROUND
+    is_round = exp.energy.title in _ROUND
     return replace(found, text=_describe(found, len(exp), bool(reason), is_round))
+
+
+def _of_labels(sample: _Sample, each: Floats, n_rows: int) -> Quality:
+    """Return the quality of given labels: only silhouettes, since no model can be fitted to other data."""
+    silhouette = float(each.mean())
+    return Quality(
+        verdict=None,
+        text="Whether the labels are more distinct than clusters in data without structure was not measured: "
+        f"{_NO_MODEL}. Their mean silhouette is {silhouette:.2f}{_sampled(len(each), n_rows)}; it is 1 if "
+        f"labels are far apart, about 0 if they overlap, and negative if rows are nearer to other labels. "
+        f"{_FAVORS_ROUND}",
+        silhouette=silhouette,
+        n_rows=len(each),
+        clusters=sample.clusters,
+        cluster_silhouette=_cluster_means(sample, each),
+        not_measured=dict.fromkeys(("nulls", "stability"), _NO_MODEL),
+    )
+
+
+def _cluster_means(sample: _Sample, each: Floats) -> Floats:
+    return np.asarray(np.bincount(sample.codes, each) / np.bincount(sample.codes))
+
+
+def _sampled(n: int, n_rows: int) -> str:
+    return f" (in a sample of {n:,} rows)" if n < n_rows else ""
 
 
 def _silhouettes(sample: _Sample, rows: Floats, codes: NDArray[Any]) -> Floats:
@@ -289,7 +318,7 @@ def _describe(found: Quality, n_rows: int, is_replaced: bool, is_round: bool) ->
     assert found.clusters is not None
     best = max(found.nulls, key=lambda null: null.mean)
     who = f"k-means with {len(found.clusters)} clusters" if is_replaced else "the same model"
-    sampled = f" (in a sample of {found.n_rows:,} rows)" if found.n_rows < n_rows else ""
+    sampled = _sampled(found.n_rows, n_rows)
     why = "they are more distinct than clusters in data without structure, but not by much"
     if found.stability is not None and found.stability < _STABLE:
         why = "they change if the model is fitted to other rows"
@@ -300,7 +329,7 @@ def _describe(found: Quality, n_rows: int, is_replaced: bool, is_round: bool) ->
         _describe_stability(found),
     ]
     if not is_round and found.verdict != CLEAR:
-        parts.append("Silhouettes favor round clusters; clusters of other shapes may be more distinct.")
+        parts.append(_FAVORS_ROUND)
     return " ".join(parts)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whycluster.core import attribution, outputs
-from whycluster.core.arrays import Floats
+from whycluster.core.arrays import Codes, Floats
 from whycluster.core.attribution import CodedQuery
 from whycluster.core.rules import CONTRAST
 from whycluster.data import display
@@ -58,12 +58,15 @@ def rank_sentence(exp: BaseExplanation, row: int) -> str:
     rank = evidence_rank(exp, row)
     if rank is None:
         return ""
-    others = "the only other row" if rank.n_others == 1 else f"of the other {rank.n_others:,} rows"
+    word, where = rank.word.capitalize(), cluster_name(exp.cluster[row])
     if rank.n_others == 1:
         than = "more" if rank.n_below else "no more"
-        return f"{rank.word.capitalize()}: {than} evidence than {others} in {cluster_name(exp.cluster[row])}."
-    n = {0: "none", rank.n_others: "all"}.get(rank.n_below, f"{rank.n_below:,}")
-    return f"{rank.word.capitalize()}: more evidence than {n} {others} in {cluster_name(exp.cluster[row])}."
+        return f"{word}: {than} evidence than the only other row in {where}."
+    others = f"of the other {rank.n_others:,} rows in {where}"
+    if not rank.n_below:
+        return f"{word}: none {others} has less evidence."
+    n = "all" if rank.n_below == rank.n_others else f"{rank.n_below:,}"
+    return f"{word}: more evidence than {n} {others}."
 
 
 def splits_evidence(exp: BaseExplanation) -> bool:
@@ -91,27 +94,44 @@ def contrast(exp: BaseExplanation, row: int) -> Floats | None:
     return np.asarray(found.relevance[0], dtype=np.float64)
 
 
+class SharedEvidence(NamedTuple):
+    """The competitors that the evidence of each row is shared among.
+
+    Attributes
+    ----------
+    competitor : (n, 3) the competitors with the largest shares, in decreasing order
+    share : (n, 4) their shares, then that of all others together; 0 if it would be printed as 0%
+    """
+
+    competitor: Codes
+    share: Floats
+
+    @classmethod
+    def of(cls, exp: BaseExplanation) -> SharedEvidence:
+        """Return the shares of the rows of an explanation."""
+        share = exp.competition.astype(np.float64)
+        total = share.sum(axis=1, keepdims=True)
+        share = np.divide(share, total, out=np.zeros_like(share), where=total > 0)
+        competitor = np.argsort(-share, axis=1, kind="stable")[:, :_MOST_NAMED]
+        named = np.take_along_axis(share, competitor, axis=1)
+        named = np.hstack([named, (total > 0) * np.maximum(0.0, 1.0 - named.sum(axis=1, keepdims=True))])
+        named[named < _LEAST_SHARE] = 0.0
+        return cls(competitor, named)
+
+
 def sharing_sentences(exp: BaseExplanation, row: int) -> list[str]:
     """Return which competitors the evidence of a row is shared among, and what the other column shows."""
-    shares = exp[row].competition[0].astype(np.float64)
-    name = display.format_items([exp.competitor[row]])[0]
-    if not shares.sum() > 0:
+    competitor, share = (each[0] for each in SharedEvidence.of(exp[row]))
+    if not share.any():
         return []
-    shares /= shares.sum()
-    order = [k for k in np.argsort(-shares, kind="stable").tolist() if shares[k] >= _LEAST_SHARE]
-    names = display.format_items([exp.labels[k] for k in order[:_MOST_NAMED]])
-    parts = [f"{name} ({shares[k]:.0%})" for name, k in zip(names, order, strict=False)]
-    left = float(1.0 - shares[order[:_MOST_NAMED]].sum())
-    if left >= _LEAST_SHARE:
-        parts.append(f"others ({left:.0%})")
-    among = (
-        f"the competitors {join_words(parts)}" if len(parts) > 1 else cluster_name(exp.competitor[row], name)
-    )
+    names = [*display.format_items(exp.labels[competitor].tolist()), "others"]
+    parts = [f"{name} ({part:.0%})" for name, part in zip(names, share, strict=True) if part]
+    name = display.format_items([exp.competitor[row]])[0]
+    nearest = cluster_name(exp.competitor[row], name)
+    first = f"the evidence, shared among the competitors {join_words(parts)}"
     return [
-        f"relevance: the evidence, shared among {among}."
-        if len(parts) > 1
-        else f"relevance: against {among}.",
-        f"against {name}: the same evidence, against {cluster_name(exp.competitor[row], name)} alone.",
+        f"relevance: {first if len(parts) > 1 else f'against {nearest}'}.",
+        f"against {name}: the same evidence, against {nearest} alone.",
     ]
 
 

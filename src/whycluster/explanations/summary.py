@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
+from textwrap import fill
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -15,15 +16,19 @@ from whycluster.data import display
 from whycluster.data.frames import as_column, build_frame
 from whycluster.data.groups import group_categories, group_means, group_sums
 from whycluster.data.table import Table
-from whycluster.explanations.comparisons import Comparisons
+from whycluster.explanations.comparisons import Clusters, Comparisons, mean_outside
 from whycluster.explanations.formatting import Line, rest
 from whycluster.explanations.members import MemberClusters
 from whycluster.explanations.statements import MISSING, Statement, headline
 
 _LEAST_SHARE = 0.005  # smaller shares would be printed as 0%
+_ROUNDING = 1e-9  # smaller shares may be rounding errors
+_LITTLE = 0.01  # if all other features add less than this share, a headline says so
 _CARRIED = 0.6  # a headline names the features that carry this share of a cluster's positive relevance
+_LEAST_NAMED = 2  # the number of features in a headline, unless all others are negligible
 _MOST_NAMED = 4  # the maximum number of features in a headline
-_LONGEST_CELL = 90
+_LONGEST_CELL = 120
+_WIDTH = 99  # characters per line of text
 _LONGEST_PHRASE = 20  # beside a bar
 
 
@@ -84,6 +89,7 @@ class Summary:
     _like: Any = None
     _categories: frozenset[int] = frozenset()
     _dates: frozenset[int] = frozenset()
+    _booleans: frozenset[int] = frozenset()
     _note: str = ""
 
     @cached_property
@@ -122,7 +128,8 @@ class Summary:
     def statement(self, group: int, column: int) -> Statement:
         """Return how a feature of a cluster compares with the clusters that it separates the cluster from."""
         name, share = self.feature_names[column], float(self.share[group, column])
-        return self.compared.statement(group, column, name, share, column in self._dates)
+        is_date, is_boolean = column in self._dates, column in self._booleans
+        return self.compared.statement(group, column, name, share, is_date, is_boolean)
 
     def statements(self, group: int, n_features: int) -> list[Statement]:
         """Return statements on the features with the largest shares, without negligible ones."""
@@ -133,7 +140,7 @@ class Summary:
         if not len(self.clusters):
             return "No row belongs to the cluster it is explained for, so there is nothing to average."
         heads = ["cluster", "rows", "feature", "share", "", "mean", "compared with"]
-        if self._categories or (self.direction == MISSING).any():
+        if self._categories or self._booleans or (self.direction == MISSING).any():
             heads[5] = "mean or frequency"
         found = [self.statements(group, n_features) for group in range(len(self.clusters))]
         bars = iter(display.bars([s.share for some in found for s in some], float(np.abs(self.share).max())))
@@ -145,7 +152,7 @@ class Summary:
                 rows.append([*first, *cells])
                 first = ["", ""]
         text = display.table(heads, rows, align="<><><><", longest=_LONGEST_CELL)
-        return f"{text}\n\n{self._note}" if self._note else text
+        return f"{fill(self._note, _WIDTH)}\n\n{text}" if self._note else text
 
     def __str__(self) -> str:
         return self.describe()
@@ -177,8 +184,9 @@ class Summary:
 
     def headline(self, group: int) -> str:
         """Describe one cluster in one line."""
-        named = [self.statement(group, i) for i in _strongest(self.share[group])]
-        return headline(named, bool(self.compared.is_noise[group]))
+        share, is_noise = self.share[group], bool(self.compared.is_noise[group])
+        columns = _strongest(share, 1 if is_noise else _LEAST_NAMED)
+        return headline([self.statement(group, i) for i in columns], is_noise, _rest(share, columns))
 
     def is_date(self, group: int, column: int) -> bool:
         """Return whether the means of a feature in a cluster are dates."""
@@ -198,13 +206,25 @@ def _largest(share: Floats, n: int) -> Codes:
     return order[: max(1, int((np.abs(share[order]) >= _LEAST_SHARE).sum()))]
 
 
-def _strongest(share: Floats) -> list[int]:
-    """Return the features that carry most of a cluster's positive relevance, in decreasing order."""
+def _strongest(share: Floats, least: int) -> list[int]:
+    """Return the features that carry most of a cluster's positive relevance, in decreasing order.
+
+    They are at least ``least`` features, unless the shares of the others are negligible.
+    """
     order = np.argsort(-share, kind="stable")
     order = order[share[order] > 0]
     carried = np.cumsum(share[order])
     enough = 1 + int(np.searchsorted(carried, _CARRIED * carried[-1])) if order.size else 0
+    enough = max(enough, int((share[order[:least]] >= _LEAST_SHARE).sum()))
     return [int(i) for i in order[: min(enough, _MOST_NAMED)]]
+
+
+def _rest(share: Floats, named: list[int]) -> str:
+    """Return a remark on all other features if only one is named, and the others hardly add anything."""
+    others = np.maximum(np.delete(share, named), 0.0).sum()
+    if len(named) != 1 or len(share) == 1 or others >= _LITTLE:
+        return ""
+    return "nothing else sets it apart" if others <= _ROUNDING else "all other features add under 1%"
 
 
 def strongest_columns(share: Floats, n: int) -> Codes:
@@ -226,6 +246,7 @@ def summarize(
     labels: NDArray[Any],
     like: Any,
     note: str = "",
+    find_rivals: Callable[[Floats, Codes, NDArray[np.bool_]], Clusters] | None = None,
 ) -> Summary:
     """Average values over the rows of each cluster, and relevance over its members.
 
@@ -237,7 +258,9 @@ def summarize(
     members : the same rows, by cluster
     labels : (K,) the labels of the codes
     like : a frame of the library that `Summary.to_frame` uses by default
-    note : a line below the printed table
+    note : a paragraph above the printed table
+    find_rivals : finds the clusters to compare with, given the mean relevance, (G, d), and the arguments of
+        `FindRivals`; by default, they are found from the means
     """
     present, group = np.unique(assigned, return_inverse=True)
     size = np.bincount(group, minlength=len(present))
@@ -246,14 +269,16 @@ def summarize(
     for column, known in counts.items():
         count[:, column] = known.n_values
     mean, missing = moved + reference, 1.0 - count / size[:, None]
-    compared = Comparisons.of(members, labels, present, size, mean, missing, counts, table.categories)
-    groups = compared.groups
+    groups = np.searchsorted(present, members.codes)
     n_explained = np.bincount(group, weights=explained, minlength=len(present))[groups, None]
+    average = group_sums(relevance, group, len(present), explained)[groups] / n_explained
+    find = None if find_rivals is None else partial(find_rivals, average)
+    compared = Comparisons.of(members, labels, present, size, mean, missing, counts, table.categories, find)
     inside, outside = _typical(compared, count)
     return Summary(
         clusters=labels[members.codes],
         size=members.size,
-        relevance=group_sums(relevance, group, len(present), explained)[groups] / n_explained,
+        relevance=average,
         direction=compared.directions,
         inside=inside,
         outside=outside,
@@ -262,6 +287,7 @@ def summarize(
         _like=like,
         _categories=frozenset(table.categories),
         _dates=table.dates,
+        _booleans=table.booleans,
         _note=note,
     )
 
@@ -296,25 +322,16 @@ def summary_of(
 def _typical(compared: Comparisons, count: Floats) -> tuple[Floats, Floats]:
     """Return the means or frequencies in each cluster and in all other rows, each (G, d)."""
     groups, size = compared.groups, compared.size[:, None]
-    inside, outside = compared.mean[groups], _outside(compared.mean, count)[groups]
+    inside, outside = compared.mean[groups], mean_outside(compared.mean, count)[groups]
     for column, best in compared.categories_named.items():
         frequency = compared.categories[column].frequency
         named = np.where(best >= 0, best, 0)
-        for cells, values in ((inside, frequency), (outside, _outside(frequency, size))):
+        for cells, values in ((inside, frequency), (outside, mean_outside(frequency, size))):
             known = (best >= 0) & (frequency.shape[1] > 0)
             cells[:, column] = np.nan
             cells[known, column] = values[groups[known], named[known]]
     mostly = compared.is_mostly_missing
     if compared.missing is not None and mostly.any():
         inside = np.where(mostly, compared.missing[groups], inside)
-        outside = np.where(mostly, _outside(compared.missing, size)[groups], outside)
+        outside = np.where(mostly, mean_outside(compared.missing, size)[groups], outside)
     return inside, outside
-
-
-def _outside(inside: Floats, count: NDArray[Any]) -> Floats:
-    """Return the mean of all rows outside each group, (G, d), given each group's mean of ``count`` values."""
-    n_values, total = np.broadcast_to(count, inside.shape), count * np.nan_to_num(inside)
-    outside = np.full_like(inside, np.nan)
-    n_others = n_values.sum(axis=0) - n_values
-    np.divide(total.sum(axis=0) - total, n_others, out=outside, where=n_others > 0)
-    return outside

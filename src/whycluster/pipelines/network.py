@@ -213,6 +213,7 @@ class StagedTable(Table):
             raw.name,
             categories=raw.categories,
             dates=raw.dates,
+            booleans=raw.booleans,
             raw=raw,
             stages=stages,
         )

@@ -117,6 +117,7 @@ class Contents(ABC):
             "quality": self.quality,
             "quality_text": clean_sentences([self.quality.text])[0],
             "figures": self._figures(),
+            "first_sentences": self.first_sentences(),
             "remarks": self.remarks(),
             "warnings": self.warnings(),
             "checks": self.checks(),
@@ -339,19 +340,7 @@ class Contents(ABC):
             f"{self._evidence_texts[0]}."
         ]
         n_targets = int((~exp.is_member).sum())
-        if exp.fidelity is not None:
-            fidelity = exp.fidelity
-            lines.append(
-                f"The labels are explained through a surrogate. It predicts the labels of "
-                f"{fidelity.cross_validated:.1%} of the {self.noun}s that it was not fitted to, and of "
-                f"{fidelity.in_sample:.1%} of those that it was."
-            )
-            if n_targets:
-                lines.append(
-                    f"{display.count(n_targets, self.noun)} whose label it does not predict "
-                    f"{'has' if n_targets == 1 else 'have'} no part in the evidence and the shares below."
-                )
-        elif n_targets:
+        if exp.fidelity is None and n_targets:
             are = "is" if n_targets == 1 else "are"
             lines.append(
                 f"{display.count(n_targets, self.noun)} {are} explained for a cluster that the model does "
@@ -359,9 +348,18 @@ class Contents(ABC):
             )
         return lines
 
+    def first_sentences(self) -> list[str]:
+        """Return what readers must know before they read about the clusters."""
+        warned = [each.text for each in self._warnings if each.kind in findings.READ_FIRST]
+        return clean_sentences([*self.exp.surrogate_sentences(), *warned])
+
     def warnings(self) -> list[str]:
-        """Return warnings about the explanation as sentences."""
-        return clean_sentences([warning.text for check in self.all_checks for warning in check.findings])
+        """Return the other warnings about the explanation as sentences."""
+        return clean_sentences([each.text for each in self._warnings if each.kind not in findings.READ_FIRST])
+
+    @property
+    def _warnings(self) -> list[findings.Finding]:
+        return [finding for check in self.all_checks for finding in check.findings]
 
     def checks(self) -> list[tuple[str, str]]:
         """Return the checks that gave no warning, each with its outcome."""

@@ -164,12 +164,14 @@ class TableContents(Contents):
         self, pairs: list[tuple[int, int]], statements: list[Statement]
     ) -> tuple[list[str], list[str]]:
         """Format the means, dates or frequencies of features inside and outside clusters, with "" for NaN."""
-        outside = [float(self.summary.outside[pair]) for pair in pairs]
-        others = [
-            each._replace(value=value, against=(), values=())
-            for each, value in zip(statements, outside, strict=True)
-        ]
-        return [each.formatted for each in statements], [each.formatted for each in others]
+        inside, outside = [], []
+        for pair, each in zip(pairs, statements, strict=True):
+            other = float(self.summary.outside[pair])
+            values = [each.value, *[value for value in (other, *each.values) if value == value]]
+            texts = each.format(values) if each.value == each.value else each.format([other])
+            inside.append(texts[0] if each.value == each.value else "")
+            outside.append(texts[len(texts) > 1 and each.value == each.value] if other == other else "")
+        return inside, outside
 
     def features_between(self, pairs: Sequence[tuple[int, int]]) -> list[list[str]]:
         """Return, for each pair (group, code), the features that best separate the two clusters."""

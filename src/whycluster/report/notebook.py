@@ -28,7 +28,8 @@ _STYLE = """
 def fragment(exp: Explanation) -> str:
     """Return the HTML that a notebook shows."""
     contents = TableContents(exp, Options())
-    parts = [html.note(repr(exp)), _clusters(contents)]
+    notes = clean_sentences(exp.surrogate_sentences())
+    parts = [html.note(repr(exp)), *map(html.note, notes), _clusters(contents)]
     parts += [_row(exp, row) for row in range(min(len(exp), _ROWS))]
     if len(exp) > _ROWS:
         parts.append(

@@ -251,7 +251,9 @@
     if (below < 0 || others < 1) return [];
     const word = isNear(i) ? "Borderline" : below > 0.75 * others ? "Clear" : "Typical";
     if (others === 1) return [make("p", {}, `${word}: ${below ? "more" : "no more"} evidence than the only other ${data.noun} in `, ...cluster(rows.cluster[i]), ".")];
-    return [make("p", {}, `${word}: more evidence than ${below === others ? "all" : below ? below.toLocaleString("en") : "none"} of the other ${many(others, data.noun)} in `, ...cluster(rows.cluster[i]), ".")];
+    const who = `of the other ${many(others, data.noun)} in `;
+    if (!below) return [make("p", {}, `${word}: none ${who}`, ...cluster(rows.cluster[i]), " has less evidence.")];
+    return [make("p", {}, `${word}: more evidence than ${below === others ? "all" : below.toLocaleString("en")} ${who}`, ...cluster(rows.cluster[i]), ".")];
   }
   function typical(i) { // the value that speaks most for the cluster, and what is typical of the competitor
     const says = rows.typical_says ? rows.typical_says[i] : 0;

@@ -19,11 +19,14 @@ from whycluster.core.rules import CONTRAST
 from whycluster.explanations.base import BaseExplanation
 from whycluster.explanations.comparisons import Comparisons
 from whycluster.explanations.explanation import Explanation
-from whycluster.explanations.story import compare_with_typical, is_split, splits_evidence
+from whycluster.explanations.story import (
+    SharedEvidence,
+    compare_with_typical,
+    is_split,
+    splits_evidence,
+)
 from whycluster.report.packing import smallest_codes, smallest_floats
 
-_N_NAMED = 3  # competitors that are named
-_LEAST_SHARE = 0.005  # smaller shares would be shown as 0%
 _ROUNDING = 1e-6  # residuals below this fraction of the evidence are rounding errors
 _VALUES_AT_ONCE = 1 << 22  # number of values per batch (32 MB)
 ABOVE, BELOW, NEARER, FREQUENCY = 1, 2, 4, 8  # what the typical sentence of a row says
@@ -61,21 +64,12 @@ def shares_of(exp: BaseExplanation, some: BaseExplanation) -> dict[str, Any]:
     """
     if not splits_evidence(exp):
         return {}
-    n, n_clusters = len(some), len(some.labels)
-    codes = np.zeros((n, _N_NAMED), dtype=np.intp)
-    percent = np.zeros((n, _N_NAMED + 1))
-    size = max(1, _VALUES_AT_ONCE // n_clusters)
-    for start in range(0, n, size):
-        part = slice(start, min(start + size, n))
-        share = some[np.arange(part.start, part.stop)].competition.astype(np.float64)
-        total = share.sum(axis=1, keepdims=True)
-        share = np.divide(share, total, out=np.zeros_like(share), where=total > 0)
-        codes[part] = np.argsort(-share, axis=1, kind="stable")[:, :_N_NAMED]
-        named = np.take_along_axis(share, codes[part], axis=1)
-        left = (total > 0) * np.maximum(0.0, 1.0 - named.sum(axis=1, keepdims=True))
-        percent[part] = np.hstack([named, left])
-    percent[percent < _LEAST_SHARE] = 0.0
-    return {"shared_with": smallest_codes(codes), "shared": np.round(100 * percent).astype(np.uint8)}
+    size = max(1, _VALUES_AT_ONCE // len(some.labels))
+    parts = [range(start, min(start + size, len(some))) for start in range(0, len(some), size)]
+    found = [SharedEvidence.of(some[list(part)]) for part in parts]
+    percent = np.round(100 * np.concatenate([each.share for each in found])).astype(np.uint8)
+    codes = np.concatenate([each.competitor for each in found])
+    return {"shared_with": smallest_codes(codes), "shared": percent}
 
 
 def relevance_against_competitor(exp: Explanation, some: Explanation) -> NDArray[Any]:

@@ -11,6 +11,9 @@ from whycluster.data.display import format_name
 from whycluster.data.labels import cluster_name
 from whycluster.explanations.base import BaseExplanation
 
+READ_FIRST = ("fidelity", "residual")
+"""The kinds of findings to read before any share, since they qualify all of them."""
+
 
 class Finding(NamedTuple):
     """A warning that an analyst should read before relying on an explanation.

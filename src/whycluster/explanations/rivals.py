@@ -1,0 +1,70 @@
+"""The competitors that the relevance of each feature comes from, which statements compare a cluster with."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whycluster.core import outputs
+from whycluster.core.arrays import Codes, Floats
+from whycluster.core.outputs import Weighted
+from whycluster.explanations.base import BaseExplanation
+from whycluster.explanations.comparisons import Clusters, TopRivals
+from whycluster.explanations.member_sample import MemberSample
+
+_MOST_RIVALS = 8  # rivals considered for each cluster, if it would take long to consider all
+_MOST_STEPS = 1 << 30  # multiplications that may be spent on considering all
+
+
+def rivals_by_relevance(
+    exp: BaseExplanation, relevance: Floats, place: Codes, is_known: NDArray[np.bool_]
+) -> Clusters:
+    """Find the competitors that the relevance of each feature of each cluster comes from.
+
+    The contribution of competitor k is the sum of a_k (e_k - e_c) over a sample of the members. The rivals
+    are the fewest competitors that make up two thirds of the contributions that have the same sign as the
+    relevance, but at most three.
+
+    Parameters
+    ----------
+    exp : the explanation
+    relevance : (G, d) the mean relevance in each cluster that has members
+    place, is_known : see `FindRivals`
+    """
+    sample, codes = MemberSample.of(exp, "summary"), exp.member_clusters.codes
+    top, sign = TopRivals.of(relevance.shape), np.sign(relevance)
+    if not len(codes):
+        return top.rivals()
+    group = np.searchsorted(codes, sample.cluster)
+    energy = outputs.informed(exp.energy, exp.table)
+    rivals, weight = _candidates(sample, codes, group, relevance.shape[1])
+    for others, weights in zip(rivals.T, weight.T, strict=True):
+        weighted = Weighted(sample.cluster, others[group], weights, group)
+        found = outputs.contributions(energy, sample.table, weighted, len(codes))
+        rival = place[others]
+        is_comparable = (rival >= 0)[:, None] & is_known[rival]
+        top.add(sign * found, np.where(is_comparable, rival[:, None], -1))
+    return top.rivals()
+
+
+def _candidates(sample: MemberSample, codes: Codes, group: Codes, d: int) -> tuple[Codes, Floats]:
+    """Return the competitors to consider, (G, C), by decreasing weight, and their weights, (m, C)."""
+    n_clusters, m = sample.energy.n_clusters, len(group)
+    n_passes = max(_MOST_RIVALS, _MOST_STEPS // max(1, m * n_clusters * d))
+    n_rivals = min(n_clusters - 1, n_passes)
+    rivals, weight = np.empty((len(codes), n_rivals), np.intp), np.empty((m, n_rivals))
+    for rows, weights in sample.weights():
+        here, member = np.unique(group[rows], return_inverse=True)
+        total = np.zeros((len(here), n_clusters))
+        np.add.at(total, member, weights)
+        total[np.arange(len(here)), codes[here]] = -np.inf  # the cluster itself
+        rivals[here] = _largest(total, n_rivals)
+        weight[rows] = np.take_along_axis(weights, rivals[group[rows]], axis=1)
+    return rivals, weight
+
+
+def _largest(values: Floats, n: int) -> Codes:
+    """Return the columns of the n largest values of each row, in decreasing order."""
+    some = np.sort(np.argpartition(-values, n - 1, axis=1)[:, :n], axis=1)
+    order = np.argsort(-np.take_along_axis(values, some, axis=1), axis=1, kind="stable")
+    return np.take_along_axis(some, order, axis=1)
