@@ -10,12 +10,17 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.cluster import KMeans
+from sklearn.cluster import BisectingKMeans, KMeans
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris
+from sklearn.decomposition import PCA
+from sklearn.mixture import GaussianMixture
 from sklearn.neighbors import NearestCentroid
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 import whycluster as wc
 from tests.optional import optional
+from whycluster.core import outputs
 from whycluster.core.attribution import Attribution, CodedQuery
 from whycluster.core.energies import SquaredEnergy
 from whycluster.core.evidence import Assignment
@@ -317,6 +322,35 @@ def test_summary_compares_with_the_clusters_that_the_relevance_comes_from(
             seen.add((expected, len(named)))
     assert {direction for direction, _ in seen} == {"higher", "lower", "between"}
     assert {1, 2} <= {n for _, n in seen}
+
+
+@pytest.mark.parametrize("rule", ["min-take-most", "joint"])
+@pytest.mark.parametrize(
+    "model",
+    [
+        KMeans(4, n_init=1, random_state=0),
+        BisectingKMeans(4, random_state=0),
+        GaussianMixture(4, covariance_type="diag", random_state=0),
+        wc.KernelKMeans(4, random_state=0),
+        make_pipeline(StandardScaler(), PCA(5), KMeans(4, n_init=1, random_state=0)),
+    ],
+    ids=["k-means", "tree", "mixture", "kernel", "pca"],
+)
+def test_the_contributions_of_all_competitors_add_up_to_the_relevance(
+    wine: Array, model: Any, rule: str
+) -> None:
+    exp = wc.explain(model.fit(wine), wine, rule=rule)
+    cluster, weights = exp.cluster_codes, exp.competitor_weights()
+    energy = outputs.informed(exp.energy, exp.table)
+    total = np.zeros((4, 13))
+    for k in range(4):
+        weight = np.where(cluster == k, 0.0, weights[:, k])
+        weighted = outputs.Weighted(cluster, np.full(len(exp), k), weight, cluster)
+        total += outputs.contributions(energy, exp.table, weighted, 4)
+    expected = [exp.relevance[cluster == k].sum(axis=0) for k in range(4)]
+    np.testing.assert_allclose(total, expected, rtol=1e-6, atol=1e-6 * np.abs(expected).max())
+    shares = np.where(np.arange(4) == cluster[:, None], 0.0, exp.competition)
+    np.testing.assert_allclose(shares.sum(axis=1), exp.evidence, rtol=1e-6)
 
 
 def test_a_statement_names_the_cluster_that_its_relevance_comes_from() -> None:

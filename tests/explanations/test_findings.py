@@ -192,14 +192,18 @@ class TestSentences:
             f"word mostly by (100%, against 0% in cluster {exp.cluster[6]}).",
         ]
 
-    def test_noise_is_far_and_a_competitor_without_a_number(self) -> None:
+    def test_noise_is_far_and_compared_with_only_if_there_is_no_other_cluster(self) -> None:
         exp = wc.explain(*reversed(stars()), feature_names=["mass", "light", "age"])
         assert sentences(exp)[2] == "Far from all clusters, mostly in light."
-        assert sentences(exp)[:2] == ["Lower mass than noise.", "Higher mass than noise."]
+        rest = "; all other features add under 1%."
+        assert sentences(exp)[:2] == [f"Lower mass than cluster 1{rest}", f"Higher mass than cluster 0{rest}"]
         summary = exp.summary()
         assert (
             sentences(exp, replace(summary, relevance=0 * summary.relevance))[2] == "Far from all clusters."
         )
+        X, labels = stars()
+        one = wc.explain(np.where(labels == 0, 0, -1), X)
+        assert " than noise" in sentences(one)[0]
 
     def test_odd_names_are_shown_and_not_obeyed(self) -> None:
         names: list[Hashable] = [None, 3, ("a", 1), "", "\x1b[31mred\n", "x and y", "s" * 50]

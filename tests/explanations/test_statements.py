@@ -150,12 +150,17 @@ class TestTheCheckerFinds:
             (0, AGE, AGE, "age is the lowest"),
             (0, AGE, AGE, "age is far from the clusters"),
             (0, AGE, AGE, "age has the same mean (21) as in cluster 1 (32)"),
+            (0, AGE, "(32)", "(32), though above the overall mean (34.7)"),
+            (0, AGE, AGE, "age has no values here"),
+            (0, AGE, AGE, "age has nothing to compare with"),
             (1, SIDES, "(mean 32)", "(mean 31)"),
             (1, SIDES, SIDES, "age (mean 32) is above cluster 2 (51) and below cluster 0 (21)"),
             (2, CITY, "50%", "40%"),
             (2, CITY, "100%", "99%"),
             (2, CITY, "Oslo (100%", "Rome (0%"),
             (2, CITY, "mostly", "more often"),
+            (2, CITY, "mostly", "partly"),
+            (2, CITY, CITY, "city has no frequent category that speaks for the cluster"),
             (1, OFTEN, OFTEN, "city is more often Oslo (50%, against 0% in cluster 0)"),  # speaks against it
             (1, OFTEN, "0% in cluster 2", "100% in cluster 0"),
             (2, DAY, "later", "earlier"),
@@ -178,6 +183,9 @@ class TestTheCheckerFinds:
             (0, "Lower age than cluster 1.", "Lower age."),
             (0, "Lower age than cluster 1.", "Far from all clusters, mostly in age."),
             (0, "Lower age than cluster 1.", "No feature sets it apart."),
+            (0, "Lower age than cluster 1.", "Lower age than cluster 1, though above the overall mean."),
+            (0, "Lower age than cluster 1.", "Lower age than cluster 1; nothing else sets it apart."),
+            (0, "Lower age than cluster 1.", "Lower age than cluster 1; all other features add under 1%."),
             (1, "age above cluster 0 and below cluster 2.", "age below cluster 0 and above cluster 2."),
             (2, "day later than cluster 1.", "day earlier than cluster 1."),
             (
@@ -239,7 +247,7 @@ class TestTheCheckerFinds:
         for true, false in [*changes, ("+60%", "\u221260%"), (">21<", ">22<"), ("41.5", "41.6")]:
             assert reference.check(facts, reports=[card.replace(true, false)]).false != []
         assert reference.check(facts, commands=[self.printed("Lower")]).false == []
-        assert len(reference.check(facts, commands=[self.printed("Higher")]).false) == 1
+        assert len(reference.check(facts, commands=[self.printed("Higher")]).false) == 2  # also overall
         assert len(reference.check(facts, commands=[self.printed("Lower", 5)]).false) == 1
 
     def printed(self, word: str, size: int = 2) -> str:
@@ -364,3 +372,124 @@ def test_a_rare_category_does_not_characterize_a_cluster(n_rare: int, expected: 
     exp = wc.explain(model.fit(frame), frame)
     group = exp.summary().clusters.tolist().index(exp.cluster[0])
     assert exp.summary().direction[group, 1] == expected
+
+
+class TestWords:
+    """Directions that could mislead, booleans, and years."""
+
+    def customers(self) -> Any:
+        """Spending is low, fairly high or high; the second group is mostly set apart from the third."""
+        rng = np.random.default_rng(0)
+        group = np.repeat([0, 1, 2], [60, 60, 60])
+        spend = np.array([10.0, 80, 95])[group] + rng.normal(0, 1, 180)
+        return pd.DataFrame({"spend": spend, "age": np.array([20.0, 30, 60])[group] + rng.normal(0, 1, 180)})
+
+    def test_a_direction_that_differs_from_the_overall_mean(self) -> None:
+        frame = self.customers()
+        centers = frame.groupby(np.repeat([0, 1, 2], 60)).mean().to_numpy()
+        exp = wc.explain(centers, frame, against=np.where(np.arange(180) >= 120, 1, 2))
+        statement = exp.summary().statement(1, 0)
+        own, other, overall = (
+            float(part.mean()) for part in (frame.spend[60:120], frame.spend[120:], frame.spend)
+        )
+        assert overall < own < other
+        means = [f"{mean:.3g}" for mean in (own, other, overall)]
+        assert statement.text == (
+            "spend is lower (mean {}) than in cluster 2 ({}), though above the overall mean ({})".format(
+                *means
+            )
+        )
+        assert statement.comparison == (
+            "lower than in cluster 2 ({1}), though above the overall mean ({2})".format(*means)
+        )
+        assert "than cluster 2, though above the overall mean" in wc.findings.sentences(exp)[1]
+        assert not exp.summary().statement(0, 0).is_unlike_overall
+
+    def test_words_for_each_kind_of_value(self) -> None:
+        lower = Statement(1, "day", "lower", (2,), 3.0, (9.0,), 0.5, is_date=True, overall=1.0)
+        assert lower.text == (
+            "day is earlier (mean 1970-01-04) than in cluster 2 (1970-01-10), though after the overall mean "
+            "(1970-01-02)"
+        )
+        often = Statement(1, "city", "Rome", (2,), 0.3, (0.1,), 0.5, is_category=True, overall=0.5)
+        assert often.text == (
+            "city is more often Rome (30%, against 10% in cluster 2), though less often than overall (50%)"
+        )
+        partly = often._replace(against=(2, 3), values=(0.1, 0.6))
+        assert partly.text == "city is partly Rome (30%, against 10% in cluster 2 and 60% in cluster 3)"
+        true = Statement(1, "paid", "higher", (2,), 0.43, (0.12,), 0.5, is_boolean=True, overall=0.6)
+        assert true.text == (
+            "paid is more often true (43%) than in cluster 2 (12%), though less often than overall (60%)"
+        )
+        assert (true.formatted, true.phrase) == ("43%", "more often true than in 2")
+        between = true._replace(direction="between", against=(2, 3), values=(0.12, 0.9))
+        assert between.text == (
+            "paid (43%) is more often true than in cluster 2 (12%) and less often true than in cluster 3 "
+            "(90%)"
+        )
+        same = true._replace(direction="same", values=(0.43,))
+        assert same.text == "paid is as often true (43%) as in cluster 2 (43%)"
+
+    @pytest.mark.parametrize("kind", ["bool", "boolean", "polars", "array", "with text"])
+    def test_booleans_are_frequencies(self, kind: str, tmp_path: Path) -> None:
+        rng = np.random.default_rng(0)
+        group = rng.integers(0, 3, 200)
+        paid, new = rng.random(200) < 0.1 + 0.4 * group, rng.random(200) < 0.9 - 0.4 * group
+        frame = pd.DataFrame({"paid": paid, "new": new})
+        if kind == "boolean":
+            frame = frame.astype("boolean")
+            frame.loc[::17, "paid"] = pd.NA
+        if kind == "with text":
+            frame["word"] = np.array(["a", "b", "c"])[group]
+        given = {"polars": pl.DataFrame(frame.to_dict("list")), "array": frame.to_numpy()}.get(kind, frame)
+        if kind in ("boolean", "with text"):
+            model = wc.tabular.pipeline(given, 3)
+        else:
+            model = KMeans(3, n_init=1, random_state=0).fit(frame.to_numpy().astype(float))
+        exp = wc.explain(model, given, feature_names=["paid", "new"] if kind == "array" else None)
+        assert " mean " not in str(exp.summary()).split("\n", 2)[2]
+        assert "often true" in str(exp.summary())
+        assert check_all(exp, frame, exp.cluster.tolist(), tmp_path, model) > 50
+
+    def test_means_of_years_keep_their_differences(self) -> None:
+        assert format_apart([2007.4, 2007.6]) == ["2007.4", "2007.6"]  # not 2007 and 2008
+        assert format_apart([2007.9, 2008.4]) == ["2007.9", "2008.4"]  # not equal
+        assert format_apart([1995.1, 2004.9]) == ["1995", "2005"]
+        assert format_apart([77183.6, 77210.2]) == ["77184", "77210"]
+
+    def test_one_column_that_sets_two_clusters_apart(self) -> None:
+        x = np.repeat([0.0, 10.0], 20)
+        frame = pd.DataFrame({"x": x, "same": 1.0, "little": np.tile([0.0, 1.0], 20)})
+        exp = wc.explain(frame.groupby(x).mean().to_numpy(), frame)
+        assert wc.findings.sentences(exp) == [
+            "Lower x than cluster 1; nothing else sets it apart.",
+            "Higher x than cluster 0; nothing else sets it apart.",
+        ]
+        frame.loc[x > 0, "little"] += 0.5
+        exp = wc.explain(frame.groupby(x).mean().to_numpy(), frame)
+        assert wc.findings.sentences(exp)[0] == "Lower x than cluster 1; all other features add under 1%."
+        frame.loc[x > 0, "little"] += 2.5
+        exp = wc.explain(frame.groupby(x).mean().to_numpy(), frame)
+        assert wc.findings.sentences(exp)[0] == "Lower x and little than cluster 1."
+
+
+def test_what_qualifies_a_surrogate_comes_before_the_shares(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 3))
+    labels = np.where(X[:, 0] + rng.normal(0, 0.5, 200) > 0, "up", "down")
+    with pytest.warns(wc.FidelityWarning):
+        exp = wc.explain(labels, X)
+    assert exp.fidelity is not None
+    text = str(exp.summary())
+    predicted = f"{exp.fidelity.cross_validated:.1%}"
+    flat = " ".join(text.split())
+    assert flat.startswith("The labels are explained through a surrogate, and the shares are the surrogate's")
+    assert flat.index(f"It predicts the labels of {predicted} of the rows") < flat.index("cluster rows")
+    lost = int((exp.assigned != labels).sum())
+    assert f"{lost} rows whose label it does not predict have no part in the evidence" in flat
+    exp.report(tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    first = page.index("the shares are the surrogate")
+    assert page.index("Quality: not measured.") < first < page.index('<table class="segments">')
+    assert page.index("What holds for the surrogate may not hold") < page.index('<table class="segments">')
+    assert page.count("What holds for the surrogate may not hold") == 1

@@ -9,7 +9,7 @@ from __future__ import annotations
 import html
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -54,7 +54,7 @@ class Facts:
     labels: Sequence[Any]
     relevance: Sequence[Sequence[float]]
     counted: Sequence[bool] | None = None
-    contributions: dict[str, dict[str, Sequence[float]]] | None = None
+    contributions: Mapping[str, Mapping[str, Sequence[float]]] | None = None
     cache: dict[Any, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -325,7 +325,9 @@ class Checker:
             (said in ("above", "after", "more")) == (own > overall), f"{said} overall ({where})"
         )
         if found["value"]:
-            self.verdict.claim(agrees(found["value"], overall, abs(overall)), f"overall {overall} ({where})")
+            self.verdict.claim(
+                agrees(found["value"], overall, max(abs(own), abs(overall))), f"overall {overall} ({where})"
+            )
         return text[: found.start()]
 
     def visible(self, text: str, other: str, word: str, where: str) -> None:
@@ -408,9 +410,9 @@ class Checker:
         self.verdict.claim(holds and (not own or text == NOTES[2]), f"{text} ({where})")
 
     def _orders(self, label: str, name: str, own: str, text: str, where: str) -> None:
-        order = re.match(ORDERS, text)
-        text = self.caution(label, name, None, order[0] if order else "", text, where)
-        sides = self._sides(text)
+        sides = self._sides(CAUTION.sub("", text))
+        if sides is not None and len(sides) == 1:
+            self.caution(label, name, None, sides[0][0], text, where)
         if sides is None:
             self.unread(text, where)
         for word, found in sides or []:

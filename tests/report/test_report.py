@@ -150,7 +150,9 @@ def test_each_cluster_has_its_sentence_and_figures(wines: wc.Explanation, tmp_pa
     for g, share in enumerate(summary.share):
         first = int(np.abs(share).argmax())
         comparison = summary.statement(g, first).comparison
-        assert re.fullmatch(r"(higher|lower) than in cluster \d \([\d.]+\)", comparison)
+        assert re.fullmatch(
+            r"(higher|lower) than in clusters? \d \([\d.]+\)( and \d \([\d.]+\))?", comparison
+        )
         assert f"{summary.feature_names[first]} {comparison}\n+{share[first]:.0%}" in page
         assert f"{summary.size[g]} {summary.size[g] / 178:.0%}" in page
         for row in findings.typical_rows(wines, g, 5):

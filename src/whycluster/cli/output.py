@@ -8,7 +8,7 @@ import traceback
 from types import TracebackType
 
 LEGEND = """\
-share: fraction of the cluster's relevance. compared with: the clusters that compete most for its rows."""
+share: fraction of the cluster's relevance. compared with: the clusters that most of it comes from."""
 
 _BAR = re.compile(r"(?<= )(?:(\++)|(-+))(?= |$)")
 _RULE = re.compile(r"[-= ]+")  # the line below a heading or a table header

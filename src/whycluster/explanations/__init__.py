@@ -7,7 +7,8 @@ Modules, in reading order:
 - `explanation`: `Explanation`, which adds the relevance of each feature; `few_rows`: its warning
 - `summary`: the features that define each cluster, averaged over its members
 - `members`: the clusters that the members of each cluster compete with
-- `statements`: what is said of a feature of a cluster, and its words; `comparisons`: what it is based on
+- `statements`: what is said of a feature of a cluster, and its words; `comparisons`: what it is based on;
+  `rivals`: the clusters that a feature is compared with
 - `story`: one row in words; `naming`: names for clusters
 - `counterfactual`: the smallest change that moves a row to another cluster, and its text
 - `changeable_row`, `cell_values`: what changes of a row's values do to the inputs of the model
