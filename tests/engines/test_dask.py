@@ -255,7 +255,10 @@ def test_the_summary_is_added_up_lazily(kind: str, rows: Array, model: Any) -> N
     lazy: Any = wc.explain(model, X)
     expected = wc.explain(model, X.compute()).summary()
     found = lazy.summary().compute()
-    assert str(found) == str(expected)
+    # Only means are added up, so features may be compared with other clusters than in memory.
+    assert found.inside == pytest.approx(expected.inside, rel=1e-9, nan_ok=True)
+    assert found.outside == pytest.approx(expected.outside, rel=1e-9, nan_ok=True)
+    assert str(found).split("\n")[0].split() == str(expected).split("\n")[0].split()
     assert found.relevance == pytest.approx(expected.relevance, rel=1e-9)
     assert (found.size == expected.size).all()
 

@@ -344,7 +344,7 @@ class TestLargeSummaries:
     def test_of_many_clusters(self, k: int, most_megabytes: float) -> None:
         centers = np.random.default_rng(0).normal(size=(k, 4))
         exp = wc.explain(centers, centers)
-        frame = described(exp, most_megabytes, 60)
+        frame = described(exp, most_megabytes, 120)
         assert len(frame) == 4 * k
         first = frame[frame.cluster == 7].iloc[0]
         assert float(first.mean_inside) == pytest.approx(

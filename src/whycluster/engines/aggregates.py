@@ -127,7 +127,11 @@ class Aggregate:
         self.priority[k] = both[first]
 
     def summary(self, labels: NDArray[Any], names: list[str]) -> Summary:
-        """Return the same summary as `Explanation.summary`, except that non-numeric columns have no means."""
+        """Return the summary of all rows, with the relevance and the means of `Explanation.summary`.
+
+        Non-numeric columns have no means. Features are compared with the clusters whose means differ most,
+        since the contributions of the competitors are not known.
+        """
         present = self.size > 0
         mean = np.where(self.count > 0, self.mean, np.nan)
         members = MemberClusters.of_pairs(self.pairs, self.n_rows, len(labels))
