@@ -324,7 +324,7 @@ def test_summary_compares_with_the_clusters_that_the_relevance_comes_from(
     assert {1, 2} <= {n for _, n in seen}
 
 
-@pytest.mark.parametrize("rule", ["min-take-most", "joint"])
+@pytest.mark.parametrize("rule", ["path", "min-take-most", "joint"])
 @pytest.mark.parametrize(
     "model",
     [
