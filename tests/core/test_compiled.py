@@ -201,7 +201,8 @@ def test_processors_agree(how: str, bits: str) -> None:
 def results(centroids: Array, X: Array, bits: str) -> dict[str, Array]:
     """All that the loops compute, each into rows and columns, float32 and float64."""
     n_rows, (n_clusters, d) = len(X), centroids.shape
-    assignment, found = Assignment(*np.empty((2, n_rows), np.intp), np.empty(n_rows)), {}
+    cluster, competitor = np.empty((2, n_rows), np.intp)
+    assignment, found = Assignment(cluster, competitor, np.empty(n_rows)), {}
     prior = Prior(np.log(np.arange(1.0, n_clusters + 1)), False)
     with pytest.MonkeyPatch.context() as monkeypatch:
         limited(monkeypatch, bits)

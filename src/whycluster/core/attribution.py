@@ -164,11 +164,6 @@ class Population:
         return int(self.sizes.sum())
 
     @property
-    def beta(self) -> float:
-        """1 / (mean evidence), Eq. 3, or infinity if the mean is 0."""
-        return min(1.0 / self.evidence, sys.float_info.max) if self.evidence > 0.0 else math.inf
-
-    @property
     def members(self) -> tuple[Floats, Codes]:
         """The means and sizes of the clusters, the arguments of `Energy.with_means`."""
         return self.means, self.sizes
@@ -183,8 +178,8 @@ class Population:
         )
 
 
-Background: TypeAlias = Rows | Population
-"""The rows to measure, or a finished measurement."""
+Background: TypeAlias = Rows | CompiledPasses | Population
+"""The rows to measure, compiled passes over them, or a finished measurement."""
 
 
 def attribute(
@@ -194,17 +189,19 @@ def attribute(
 
     If beta is not given, it is measured first, on ``background`` or, by default, on the rows themselves.
     """
-    loops = energy.loops if query.rule not in (SEQUENTIAL, SOFT) else None
-    query = query.for_rows(rows)
-    if loops is None:
+    query, size = query.for_rows(rows), block_rows(energy, rows)
+    loops = energy.compiled if query.rule not in (SEQUENTIAL, SOFT) else None
+    if loops is None or not loops.is_available:
         return _attribute(energy, rows, query, background)
-    passes = CompiledPasses(loops, rows, block_rows(energy, rows), query.cluster, query.competitor)
+    passes = CompiledPasses(loops, rows, size, query.cluster, query.competitor)
     relevance = np.empty((rows.n_rows, rows.n_features), rows.dtype, "F" if rows.by_columns else "C")
-    with explaining_why_out_of_range(rows):
-        if background is None and not passes.given and query.needs_population(energy):
-            background = _measure(energy, passes)
-        query = measured(query, energy, rows if background is None else background)
-        found = passes.answer(Answer.RELEVANCE, query.sharing, relevance)
+    if background is None:
+        background = rows if passes.given else passes
+    try:
+        query = measured(query, energy, background)
+        found = passes.answer(Answer.RELEVANCE, Sharing(query.rule, query.beta, query.prior), relevance)
+    except OutOfRangeError:
+        raise InvalidInputError(rows.why_out_of_range()) from None
     return Attribution(relevance, *found, query.beta, query.prior)
 
 
@@ -273,16 +270,14 @@ def population(energy: Energy, rows: Background, keep: Kept | None = None) -> Po
     """Measure all rows; if ``keep`` is given, also store the assignment and h of each row in it."""
     if isinstance(rows, Population):
         return rows
+    if isinstance(rows, CompiledPasses):
+        mean, sizes = rows.measure()
+        return Population(mean, sizes, np.zeros((energy.n_clusters, 0)))
     loops = energy.loops if keep is None else None
-    if loops is not None:
-        with explaining_why_out_of_range(rows):
-            return _measure(energy, CompiledPasses(loops, rows, block_rows(energy, rows)))
-    return _population(energy, rows, keep)
-
-
-def _measure(energy: Energy, passes: CompiledPasses) -> Population:
-    mean, sizes = passes.measure()
-    return Population(mean, sizes, np.zeros((energy.n_clusters, 0)))
+    if loops is None:
+        return _population(energy, rows, keep)
+    with explaining_why_out_of_range(rows):
+        return population(energy, CompiledPasses(loops, rows, block_rows(energy, rows)))
 
 
 def _population(energy: Energy, rows: Rows, keep: Kept | None) -> Population:
@@ -311,13 +306,15 @@ def measured(query: CodedQuery, energy: Energy, rows: Background) -> CodedQuery:
     if not query.needs_population(energy):
         return completed(query, energy)
     found = population(energy, rows)
-    if query.rule not in WITH_PRIOR:
-        return replace(query, beta=found.beta)
-    beta = query.beta
-    if beta is None:
-        beta = STIFFER * found.beta if energy.stiffness is None else energy.stiffness
-    # An empty cluster counts as one row.
-    return replace(query, beta=beta, prior=Prior(np.log(np.maximum(found.sizes, 1) / found.n_rows), False))
+    with_prior = query.rule in WITH_PRIOR
+    beta = energy.stiffness if query.beta is None and with_prior else query.beta
+    if beta is None:  # Eq. 3
+        beta = min(1.0 / found.evidence, sys.float_info.max) if found.evidence > 0.0 else math.inf
+        beta *= STIFFER if with_prior else 1.0
+    sizes = np.maximum(found.sizes, 1)  # an empty cluster counts as one row
+    return replace(
+        query, beta=beta, prior=Prior(np.log(sizes / found.sizes.sum()), False) if with_prior else None
+    )
 
 
 def completed(query: CodedQuery, energy: Energy) -> CodedQuery:

@@ -350,8 +350,8 @@ class Network(ABC):
             )
         if self.fidelity is not None:
             self.fidelity.warn_if_low()
-        measures = coded.needs_population(self.energy)
-        if measures and asked.background is None and explanation.evidence.size < ENOUGH * len(self.labels):
+        few = asked.background is None and explanation.evidence.size < ENOUGH * len(self.labels)
+        if few and coded.needs_population(self.energy):
             warn_of_few_rows(explanation, coded.rule)
         return replace(explanation, model=self.model)  # type: ignore[no-any-return]  # or a TextExplanation
 

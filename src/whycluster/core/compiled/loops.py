@@ -210,7 +210,8 @@ class CompiledKMeans:
             block.rule = _RULES[sharing.rule]
             block.beta = 0.0 if sharing.beta is None else min(sharing.beta, np.finfo(np.float64).max)
             if sharing.prior is not None:
-                prior = sharing.prior.weights(0.0)
+                log_weight = sharing.prior.log_weight
+                prior = np.exp(log_weight - log_weight.max())
                 block.prior = _at(prior)
         if out is not None:
             _write_to(out, block)
@@ -251,7 +252,7 @@ def _block(rows: MemoryLayout, first: int, n_rows: int) -> Block:
 def _write_to(out: NDArray[Any], block: Block) -> None:
     block.out, block.to_float = _at(out), out.dtype == np.float32
     block.out_down, block.out_across = (step // out.itemsize for step in out.strides)
-    assert 1 in (block.out_down, block.out_across)
+    assert 1 in (block.out_down, block.out_across) or not out.size
 
 
 def _at(values: NDArray[Any]) -> int:
