@@ -117,6 +117,7 @@ bench: $(TEST)/installed $(SPARK)/installed
 	$(TEST)/bin/python -m benchmarks.table1 --data $(DATA)
 	$(TEST)/bin/python -m benchmarks.table1 --deep --data $(DATA)
 	$(TEST)/bin/python -m benchmarks.rules --data $(DATA)
+	$(TEST)/bin/python -m benchmarks.mixtures --data $(DATA)
 	$(TEST)/bin/python -m benchmarks.beta --data $(DATA)
 	$(TEST)/bin/python -m benchmarks.varying
 	$(TEST)/bin/python -m benchmarks.runtime

@@ -10,8 +10,9 @@ pytest.importorskip("matplotlib", reason="matplotlib is not installed")
 
 import numpy as np
 from sklearn.cluster import KMeans
+from sklearn.mixture import GaussianMixture
 
-from benchmarks import beta, datasets, rules, runtime, table1, varying
+from benchmarks import beta, datasets, mixtures, rules, runtime, table1, varying
 from whycluster.evaluation import METHODS
 
 
@@ -38,6 +39,31 @@ def test_rules_list_missing_files(results: Path, monkeypatch: pytest.MonkeyPatch
     assert "| winer | 60 x 13 | 3 |" in page
     assert "- hepac: not measured" in page
     assert all(f"| {name} |" in page for name in (*rules.MAIN, *rules.CANDIDATES))
+
+
+@pytest.mark.slow
+def test_mixtures_list_missing_files(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mixtures, "SEEDS", range(1))
+    monkeypatch.setattr(mixtures, "MOST_ROWS", 60)
+    monkeypatch.setattr(mixtures, "TUNED", {"iris": 3, "hepac": 8})
+    monkeypatch.setattr(mixtures, "TESTED", {"winer": 3})
+    monkeypatch.setattr(mixtures, "SHAPES", ((2, 3),))
+    mixtures.main()
+    page = (results / "mixtures.md").read_text()
+    assert page.count("| winer | 60 x 13 | 3 |") == 2
+    assert page.count("- hepac: not measured") == 1
+    assert all(f"| {name} | +" in page for name in (*mixtures.QUADRATIC, *mixtures.RULES))
+
+
+def test_the_quadratic_split_of_mixtures_adds_up() -> None:
+    """Up to component weights and determinants; a tied covariance has one determinant."""
+    X = datasets.load("winer", Path("nowhere"))
+    model = GaussianMixture(2, covariance_type="tied", random_state=0).fit(X)
+    s, _ = mixtures.splits(model, X)
+    own, log_weights = s.argmin(axis=1), np.log(model.weights_)
+    expected = s.max(axis=1) - s.min(axis=1) + log_weights[1 - own] - log_weights[own]
+    for joint in (False, True):
+        assert np.allclose(mixtures.quadratic(model, X, joint=joint).sum(axis=1), expected)
 
 
 def test_candidates_match_the_rules(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -140,7 +140,7 @@ MODELS: dict[str, Callable[[Array, Array], Any]] = {
 }
 
 
-# In these, a component weight, a determinant or the loss in a soft minimum belongs to no feature.
+# In these, a component weight, a correlation or the loss in a soft minimum belongs to no single feature.
 WITH_RESIDUAL = ("GaussianMixture", "BayesianGaussianMixture", "KernelKMeans", "NearestCentroid, priors")
 
 
@@ -174,6 +174,8 @@ def test_the_network_assigns_as_the_model(kind: str, data: tuple[Array, Array]) 
     assert (exp.competitor != exp.cluster).all()
     if not kind.startswith(WITH_RESIDUAL):
         assert np.abs(exp.residual).max() <= 1e-9 * exp.evidence.max()
+    assert np.allclose(exp.relevance.sum(axis=1) + exp.residual, exp.evidence, rtol=1e-9)
+    assert net.energy.adds_up == (not net.energy.unattributed)
 
 
 @pytest.mark.parametrize("kind", MODELS)

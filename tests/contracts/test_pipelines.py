@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from scipy.special import softmax
 from sklearn.base import clone
 from sklearn.cluster import DBSCAN, BisectingKMeans, KMeans, MiniBatchKMeans
 from sklearn.compose import ColumnTransformer
@@ -547,7 +548,7 @@ def test_whatever_is_asked_adds_up(name: str, question: str) -> None:
 def test_a_threshold_adds_up_with_what_is_no_feature(
     kind: str, between: list[Any], target: int | None
 ) -> None:
-    """The same residual as that of the model alone, which has its own tests, but for log(var) / 2."""
+    """The residual of the model alone, which has its own tests; behind a PCA, all but the quadratic forms."""
     model = make_pipeline(
         StandardScaler(), *between, GaussianMixture(3, covariance_type=kind, random_state=0)
     )
@@ -559,15 +560,16 @@ def test_a_threshold_adds_up_with_what_is_no_feature(
     certain = (p > 1e-6) & (p < 1 - 1e-6)
     expected = np.log(p / (1 - p)) - np.log(0.8 / 0.2)
     assert np.abs(exp.evidence - expected)[certain].max() <= 1e-6 * np.abs(expected).max()
-    alone = wc.explain(model[-1], model[:-1].transform(WINE), threshold=0.8, target=target)
-    logs = 0.0
-    if kind in ("diag", "spherical") and between:  # log(var) / 2 is a feature's where nothing is mixed
-        variances = np.broadcast_to(model[-1].covariances_.reshape(3, -1), (3, 4))
-        halves = np.log(variances).sum(axis=1) / 2
-        shares = np.where(np.arange(3) == cluster[:, None], 0.0, chances)
-        shares /= shares.sum(axis=1, keepdims=True)
-        logs = shares @ halves - halves[cluster]
-    assert np.abs(exp.residual - alone.residual - logs).max() <= 1e-8 * np.abs(exp.evidence).max()
+    z, rows = model[:-1].transform(WINE), np.arange(len(WINE))
+    residual = wc.explain(model[-1], z, threshold=0.8, target=target).residual
+    if between:
+        away, covariances = z[:, None] - model[-1].means_, _covariances(model[-1])
+        forms = np.einsum("nki,kij,nkj->nk", away, np.linalg.inv(covariances), away) / 2
+        s = forms + np.linalg.slogdet(covariances)[1] / 2 - np.log(model[-1].weights_)
+        s[rows, cluster] = np.inf
+        shares = softmax(-s, axis=1)
+        residual = exp.evidence - ((shares * forms).sum(axis=1) - forms[rows, cluster])
+    assert np.abs(exp.residual - residual).max() <= 1e-8 * np.abs(exp.evidence).max()
 
 
 @pytest.mark.parametrize(

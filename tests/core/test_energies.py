@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from scipy.stats import multivariate_normal, norm
 from sklearn.cluster import Birch, BisectingKMeans
 from sklearn.mixture import BayesianGaussianMixture, GaussianMixture
 from sklearn.neighbors import NearestCentroid
@@ -14,6 +15,7 @@ from sklearn.neighbors import NearestCentroid
 import whycluster as wc
 from tests.optional import optional
 from tests.reference import models
+from whycluster.core.energies import GaussianEnergy
 
 if TYPE_CHECKING:
     import kmedoids
@@ -56,15 +58,70 @@ def test_mixtures(wine: Array, covariance: str) -> None:
 
 @pytest.mark.parametrize("covariance", COVARIANCES)
 def test_what_no_feature_is_responsible_for_is_the_residual(wine: Array, covariance: str) -> None:
-    """Against one competitor, the weights of the two components and, if features correlate, determinants."""
+    """Against one competitor: the weights and, if features correlate, what they say together or repeat."""
     model = mixture(wine, covariance, n_components=2)
     exp = wc.explain(model, wine)
     k, c = exp.competitor, exp.cluster
     expected = np.log(model.weights_[c]) - np.log(model.weights_[k])
-    if covariance == "full":
-        logdet = np.linalg.slogdet(model.covariances_)[1] / 2
-        expected = expected + logdet[k] - logdet[c]
+    if covariance in ("full", "tied"):
+        covariances = np.broadcast_to(model.covariances_, (2, 13, 13))
+        overlap = np.stack([_overlap(wine, *each) for each in zip(model.means_, covariances, strict=True)])
+        rows = np.arange(len(wine))
+        expected = expected + overlap[k, rows] - overlap[c, rows]
+        assert np.abs(overlap[k, rows] - overlap[c, rows]).max() > 0.1
     assert np.abs(exp.residual - expected).max() < 1e-9 * exp.evidence.max()
+
+
+def _overlap(X: Array, mean: Array, covariance: Array) -> Array:
+    """-log of the joint density, minus the mean over marginal and conditional densities of all features.
+
+    A conditional density is the joint density divided by that of all other features.
+    """
+    d = len(mean)
+    joint = multivariate_normal(mean, covariance).logpdf(X)
+    split = np.zeros(len(X))
+    for i in range(d):
+        others = np.delete(np.arange(d), i)
+        without = multivariate_normal(mean[others], covariance[np.ix_(others, others)]).logpdf(X[:, others])
+        split += norm(mean[i], np.sqrt(covariance[i, i])).logpdf(X[:, i]) / 2 + (joint - without) / 2
+    return np.asarray(split - joint)
+
+
+@pytest.mark.parametrize("rule", ["min-take-most", "joint", "contrast"])
+def test_full_covariances_of_independent_features_are_diagonal_ones(wine: Array, rule: str) -> None:
+    model = mixture(wine, "diag")
+    full = GaussianMixture(4, covariance_type="full")
+    full.weights_, full.means_ = model.weights_, model.means_
+    full.covariances_ = np.array([np.diag(variances) for variances in model.covariances_])
+    full.precisions_cholesky_ = np.array([np.diag(roots) for roots in model.precisions_cholesky_])
+    expected, found = wc.explain(model, wine, rule=rule), wc.explain(full, wine, rule=rule)
+    assert close(found.relevance, expected.relevance)
+    assert close(found.residual, expected.residual)
+
+
+def test_collinear_features_do_not_cancel() -> None:
+    """A feature and its copy, which has a little noise, get relevance of the same sign and size."""
+    rng = np.random.default_rng(0)
+    x = np.concatenate([rng.normal(size=300), rng.normal(size=300) + 4.0])
+    X = np.column_stack([x, x + 0.01 * rng.normal(size=600)])
+    exp = wc.explain(GaussianMixture(2, covariance_type="tied", random_state=0).fit(X), X)
+    assert np.abs(exp.evidence).mean() > 5
+    assert np.corrcoef(exp.relevance.T)[0, 1] > 0.9
+    assert np.median(exp.relevance / exp.evidence[:, None], axis=0) == pytest.approx([0.5, 0.5], abs=0.05)
+
+
+@pytest.mark.parametrize("scale", [1e-160, 1e160])
+@pytest.mark.parametrize("covariance", ["full", "tied"])
+def test_covariances_whose_squares_leave_the_range(covariance: str, scale: float) -> None:
+    """Standard deviations far from 1: variances would overflow or vanish, the relevance does not."""
+    rng = np.random.default_rng(0)
+    means, roots = rng.normal(size=(3, 4)), np.triu(rng.normal(size=(3, 4, 4))) + 3 * np.eye(4)
+    roots, X = (roots if covariance == "full" else roots[:1]), rng.normal(size=(20, 4))
+    weights = np.log([0.2, 0.3, 0.5])
+    plain = wc.TableNetwork(GaussianEnergy(means, roots, weights)).explain(X)
+    scaled = wc.TableNetwork(GaussianEnergy(means * scale, roots / scale, weights)).explain(X * scale)
+    assert close(scaled.relevance, plain.relevance)
+    assert close(scaled.evidence, plain.evidence)
 
 
 @pytest.mark.parametrize("kind", ["dirichlet_process", "dirichlet_distribution"])

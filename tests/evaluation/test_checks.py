@@ -64,7 +64,9 @@ def test_conservation_applies_if_all_evidence_belongs_to_features(wine: Array) -
         wc.Surrogate().fit(wine, KMeans(3, n_init=1, random_state=0).fit_predict(wine)),
     ):
         assert np.abs(wc.explain(model, wine).residual).max() > 1e-6
-        with pytest.raises(wc.InvalidInputError, match="part of this model's evidence belongs to no feature"):
+        with pytest.raises(
+            wc.InvalidInputError, match="part of this model's evidence belongs to no single feature"
+        ):
             checks.conservation(model, wine)
         found = checks.run(model, wine)
         assert "conservation" in found.left_out

@@ -66,7 +66,7 @@ def test_every_check_is_listed_with_what_it_found() -> None:
     size, near = np.bincount(cluster), int((gaps <= 0.1 * np.median(gaps)).sum())
     assert [(each.name, each.outcome) for each in checks(exp, {})] == [
         ("fidelity", "the model itself is explained, without a surrogate"),
-        ("residual", "at most 0% of the evidence of a cluster belongs to no feature"),
+        ("residual", "the residual is at most 0% of the evidence of a cluster"),
         ("noise", "no row is noise"),
         ("one column", f"no column carries more than {exp.summary().share.max():.0%} of a cluster"),
         ("labels among the columns", "no column coincides with the clusters"),
@@ -135,19 +135,22 @@ class TestResidual:
 
     def test_mixtures_with_full_covariances(self) -> None:
         rng = np.random.default_rng(0)
-        rows = np.concatenate([rng.normal(size=(200, 3)), 9.0 * rng.normal(size=(200, 3))])
-        exp = wc.explain(GaussianMixture(2, random_state=0).fit(rows), rows)
-        inner = int(exp.cluster[np.abs(rows).sum(axis=1).argmin()])
+        rows = np.repeat(np.repeat([0.0, 8.0], 200) + rng.normal(size=400), 9).reshape(400, 9)
+        rows += 0.1 * rng.normal(size=rows.shape)  # nine copies of one feature
+        exp = wc.explain(GaussianMixture(2, covariance_type="tied", random_state=0).fit(rows), rows)
         part = self.parts(exp)
-        assert part[inner] > 0.25 > part[1 - inner]
+        first, second = np.argsort(part)[::-1]
+        assert part[second] > 1.0  # more than the evidence, since the features repeat each other
+        assert (exp.residual < 0).all()
         assert found(exp, "residual") == [
             Finding(
                 "residual",
-                f"A large part of the evidence belongs to no feature. Relative to the evidence, the residual "
-                f"is largest in cluster {inner} ({part[inner]:.0%}). The relevance of the features does not "
-                f"explain this part; read exp.residual along with it. Mixtures with diagonal covariances, "
-                f"and k-means, have smaller residuals.",
-                (inner,),
+                f"The relevance of the features does not add up to the evidence. Relative to the evidence, "
+                f"the residual, which belongs to no single feature, is largest in cluster {first} "
+                f"({part[first]:.0%}) and cluster {second} ({part[second]:.0%}). It includes the weights of "
+                f"the components, and what correlated features say together or repeat. Read exp.residual "
+                f"along with the relevance.",
+                (first, second),
             )
         ]
 
@@ -156,7 +159,7 @@ class TestResidual:
         exp = wc.explain(GaussianMixture(2, covariance_type="diag", random_state=0).fit(rows), rows)
         part = max(self.parts(exp))
         assert 0.0 < part < 0.25
-        outcome = f"at most {part:.0%} of the evidence of a cluster belongs to no feature"
+        outcome = f"the residual is at most {part:.0%} of the evidence of a cluster"
         assert check(exp, "residual") == Check("residual", outcome)
 
     def test_a_threshold_is_no_residual(self) -> None:

@@ -722,9 +722,9 @@ def test_inputs_of_an_encoder_have_warnings_too() -> None:
     residual, warning = warnings(wc.explain(model, rows))
     # LRP gives an input of zeros no relevance, so all of its evidence is residual.
     assert residual.text == (
-        "A large part of the evidence belongs to no feature. Relative to the evidence, the residual is "
-        "largest in cluster 0 (100%). The relevance of the features does not explain this part; read "
-        "exp.residual along with it."
+        "The relevance of the features does not add up to the evidence. Relative to the evidence, the "
+        "residual, which belongs to no single feature, is largest in cluster 0 (100%). Read exp.residual "
+        "along with the relevance."
     )
     assert warning.text.startswith("Cluster 1 is mostly borderline: 2 of its 3 inputs have at most a tenth ")
 

@@ -134,7 +134,11 @@ def test_what_is_no_features_has_a_bar(wine: NDArray[np.float64]) -> None:
     exp = wc.explain(model, wine, threshold=0.9)
     ax = exp.plot.row(0)
     *parts, total = bars(ax)
-    assert tick_labels(ax.yaxis)[-4:-1] == ["3 more features", "the threshold 0.9", "not due to any feature"]
+    assert tick_labels(ax.yaxis)[-4:-1] == [
+        "3 more features",
+        "the threshold 0.9",
+        "not due to any single feature",
+    ]
     np.testing.assert_allclose(sum(bar.get_width() for bar in parts), total.get_width(), rtol=1e-6)
     np.testing.assert_allclose(total.get_width(), exp.evidence[0])
 

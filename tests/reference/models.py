@@ -15,15 +15,36 @@ Split = Callable[[Vector, int], tuple[float, Vector]]
 
 
 def gaussian(weights: Vector, means: Matrix, covariances: Matrix) -> Split:
-    """Return -log pi_k - log N(x; mu_k, S_k), split as (x - mu) * (S^-1 (x - mu)) / 2."""
+    """Return -log pi_k - log N(x; mu_k, S_k) and its split.
+
+    The split of feature i is the mean of -log p(x_i) and -log p(x_i | all other features), in which the other
+    features shift the mean by the regression on them and leave the rest of the variance.
+    """
+    regressions = [[_regression(S, i) for i in range(len(S))] for S in covariances]
 
     def split(x: Vector, k: int) -> tuple[float, Vector]:
         S, away = covariances[k], x - means[k]
-        quadratic = away * np.linalg.solve(S, away) / 2
-        constant = 0.5 * math.log(np.linalg.det(2 * math.pi * S)) - math.log(weights[k])
-        return float(quadratic.sum() + constant), quadratic
+        parts = []
+        for i, (others, slope, left) in enumerate(regressions[k]):
+            alone = _minus_log_density(away[i], S[i, i])
+            last = _minus_log_density(away[i] - float(slope @ away[others]), left)
+            parts.append((alone + last) / 2)
+        constant = 0.5 * float(np.linalg.slogdet(2 * math.pi * S)[1]) - math.log(weights[k])
+        return float(away @ np.linalg.solve(S, away) / 2 + constant), np.array(parts)
 
     return split
+
+
+def _regression(S: Matrix, i: int) -> tuple[list[int], Vector, float]:
+    """Return all features except i, the slopes of feature i on them, and the variance that they leave."""
+    others = [j for j in range(len(S)) if j != i]
+    slope = np.linalg.solve(S[np.ix_(others, others)], S[others, i])
+    return others, slope, float(S[i, i] - slope @ S[others, i])
+
+
+def _minus_log_density(away: float, variance: float) -> float:
+    """Return -log of a normal density, at this distance from its mean."""
+    return float(away**2 / (2 * variance) + math.log(2 * math.pi * variance) / 2)
 
 
 def diagonal(weights: Vector, means: Matrix, variances: Matrix) -> Split:

@@ -72,6 +72,34 @@ def test_far_from_all_components_the_likeliest_one_is_assigned(
     assert len(means) == 3
 
 
+def test_a_mixture_without_variance_in_some_directions_is_split_by_its_own_density(
+    df: Any, models: dict[str, Any]
+) -> None:
+    """The quadratic form of MLlib's density has a pseudo-inverse; constant features are left out."""
+    model = model_of("mixture of categories", df, models)
+    mixture = model.stages[-1]
+    components = [(row.mean.toArray(), row.cov.toArray()) for row in mixture.gaussiansDF.collect()]
+    z = np.array([row.together.toArray() for row in model.transform(df).select("together").collect()])
+    d = z.shape[1]
+
+    def split(x: Any, k: int) -> Any:
+        mean, S = components[k]
+        tolerance = np.finfo(float).eps * d
+        Q = np.linalg.pinv(S, rcond=tolerance, hermitian=True)
+        parts, pulled = np.zeros(d), Q @ (x - mean)
+        for i in np.flatnonzero(np.diag(S) > tolerance * np.linalg.eigvalsh(S).max()):
+            alone = (x - mean)[i] ** 2 / S[i, i] + np.log(S[i, i])
+            last = pulled[i] ** 2 / Q[i, i] - np.log(Q[i, i])
+            parts[i] = (alone + last) / 4
+        return parts
+
+    exp = wc.neuralize(mixture).explain(z, rule="contrast")
+    both = zip(z, exp.competitor, exp.cluster, strict=True)
+    expected = np.array([split(x, k) - split(x, c) for x, k, c in both])
+    assert min(np.linalg.matrix_rank(S, hermitian=True) for _, S in components) < d
+    assert_allclose(exp.relevance, expected, rtol=0, atol=1e-6 * np.abs(expected).max())
+
+
 def test_features_of_vectors_are_named_by_their_metadata(df: Any, table: pd.DataFrame) -> None:
     rows = numbers().transform(df)
     model = kmeans("features").fit(rows)

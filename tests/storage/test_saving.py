@@ -393,7 +393,7 @@ def test_an_explanation_saved_without_rows_has_its_arrays(kind: str, tmp_path: P
     assert loaded.to_frame().equals(exp.to_frame())
     assert loaded[5:9].to_frame().equals(exp[5:9].to_frame().reset_index(drop=True))
     assert loaded.top().feature.tolist() == exp.top().feature.tolist()
-    width = 22 if kind == "labels" else 17  # of "not due to any feature", or of "alcalinity_of_ash"
+    width = 29 if kind == "labels" else 17  # of "not due to any single feature", or of "alcalinity_of_ash"
     assert loaded[5].describe().splitlines()[3].startswith(f"{'proline':<{width}}  not saved")
     assert loaded[5].describe().splitlines()[0] == exp[5].describe().splitlines()[0]
     for call in (loaded.summary, lambda: loaded.competition, lambda: loaded.report(tmp_path / "page")):
@@ -823,6 +823,18 @@ def test_networks_with_invalid_contents(change: Change, message: str, tmp_path: 
         (KERNEL, "gamma", np.nan, "'energy.gamma' must be above 0; it contains other values"),
         (KERNEL, "log_weights", np.full(5, np.nan), "'energy.log_weights' must be logarithms of weights; "),
         (ENERGIES[4], "roots", np.ones((2, 3, 3)), "'energy': there must be 1 or 4 roots; got 2"),
+        (
+            ENERGIES[4],
+            "deviations",
+            np.ones((1, 3)),
+            "'energy': there must be 4 rows of deviations, one per root; got 1",
+        ),
+        (
+            ENERGIES[4],
+            "deviations",
+            -np.ones((4, 3)),
+            "'energy.deviations' must be finite numbers of at least 0; it contains other values",
+        ),
         (ENERGIES[4], "roots", -np.ones((4, 3, 3)), "'energy': roots must have diagonals above 0"),
         (ENERGIES[4], "roots", np.ones((4, 3, 2)), "'energy.roots' must have shape (r, 3, 3); got (4, 3, 2)"),
         (
@@ -1338,6 +1350,15 @@ print(events)
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert result.stdout == "[]\n", result.stderr
     assert before == {file.name: file.read_bytes() for file in tmp_path.iterdir()}
+
+
+def test_a_mixture_saved_without_deviations(tmp_path: Path) -> None:
+    """Without them, its explanations would mix the relevance of the file with another split."""
+    facts, arrays = contents(TableNetwork(ENERGIES[4]), tmp_path / "saved")
+    del arrays["energy.deviations"]
+    assert (
+        error_message(write(tmp_path / "old", facts, arrays)) == "there must be an array 'energy.deviations'"
+    )
 
 
 def test_files_of_format_1_still_load() -> None:

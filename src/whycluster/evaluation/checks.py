@@ -137,7 +137,7 @@ def conservation(model: Any, X: Any, *, rule: str = DEFAULT_RULE) -> Check:
 
     The value is the largest difference over all rows, relative to the mean evidence. It is 0 up to rounding
     if all evidence belongs to features. The check does not apply to models in which some evidence belongs to
-    no feature, such as the component weights of a mixture or the loss in soft minima.
+    no single feature, such as the component weights of a mixture or the loss in soft minima.
     """
     check_rule(rule, "conservation")
     return _conservation(Subject(model, X, "conservation"), rule)
@@ -149,7 +149,7 @@ def _conservation(subject: Subject, rule: str) -> Check:
     if not subject.network.energy.adds_up:
         raise DoesNotApplyError(
             f"{subject.where}: all evidence must belong to features; part of this model's evidence belongs "
-            "to no feature. See Explanation.residual."
+            "to no single feature. See Explanation.residual."
         )
     gap = np.abs(answer.relevance.sum(axis=1) - answer.evidence)
     value = float(gap.max() / max(np.abs(answer.evidence).mean(), np.finfo(float).tiny))

@@ -253,7 +253,7 @@ class BaseExplanation(RowAccess):
         return claim.sentence()
 
     def unattributed(self, largest: float, noun: str) -> list[Line]:
-        """Return lines for the part of a single row's evidence that belongs to no feature or word."""
+        """Return lines for the part of a single row's evidence that belongs to no single feature or word."""
         evidence, residual = float(self.evidence[0]), float(self.residual[0])
         return unattributed_lines(evidence, residual, self.threshold, largest, noun)
 

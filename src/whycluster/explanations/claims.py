@@ -1,4 +1,4 @@
-"""The claim about a row as a sentence, and the evidence that belongs to none of the row's features."""
+"""The claim about a row as a sentence, and the evidence that belongs to none of the row's features alone."""
 
 from __future__ import annotations
 
@@ -59,14 +59,14 @@ class Claim:
 def unattributed_lines(
     evidence: float, residual: float, threshold: float | None, largest: float, noun: str
 ) -> list[Line]:
-    """Return lines for the part of the evidence that belongs to no feature or word."""
+    """Return lines for the part of the evidence that belongs to no single feature or word."""
     lines = []
     if threshold is not None:
         bar = bar_of(threshold)
         lines.append(Line(f"the threshold {threshold:g}", "", bar, False))
         residual -= bar
     if abs(residual) > _ROUNDING * max(largest, abs(evidence)):
-        lines.append(Line(f"not due to any {noun}", "", residual, False))
+        lines.append(Line(f"not due to any single {noun}", "", residual, False))
     return lines
 
 

@@ -90,9 +90,9 @@ class Explanation(BaseExplanation):
     assigned : (n,) the label of the cluster that the model assigns, regardless of the target. If labels are
         explained, it is the prediction of the surrogate.
     competition : (n, K) R_k, each competitor's share of the evidence, or 0 for the row's own cluster
-    residual : (n,) the part of the evidence that belongs to no feature: the evidence minus the sum of the
-        relevance scores. For energies that are sums over the features, as in k-means, it is only rounding
-        error.
+    residual : (n,) the part of the evidence that belongs to no single feature: the evidence minus the sum
+        of the relevance scores. For energies that are sums over the features, as in k-means, it is only
+        rounding error.
     beta : the stiffness that was used, or None for contrasts, which do not use it
     rule : "path", "min-take-most", "joint", "sequential", "contrast" or, if a threshold was given, "soft"
     threshold : the probability that the cluster is compared with, or None if it is compared with other

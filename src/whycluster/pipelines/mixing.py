@@ -314,6 +314,10 @@ class MixedGaussianEnergy(MixingEnergy):
 
     energy: DiagonalGaussianEnergy | GaussianEnergy
 
+    def __init__(self, energy: DiagonalGaussianEnergy | GaussianEnergy, linear: AffineMap) -> None:
+        super().__init__(energy, linear)
+        self.unattributed = "the weights and the determinants of the components"
+
     @property
     def work_width(self) -> int:
         """Work space for the slopes of the row's own component and of another one, with their factors."""

@@ -46,21 +46,24 @@ def _mixture(model: Any) -> Network:
     weights = np.array(model.weights)
     used = np.flatnonzero(weights > 0)
     means = np.array([rows[k].mean.toArray() for k in used])
-    roots, log_dets = zip(*(_root(rows[k].cov.toArray()) for k in used), strict=True)
-    energy = GaussianEnergy(means, np.array(roots), np.log(weights[used]), np.array(log_dets))
+    components = [_component(rows[k].cov.toArray()) for k in used]
+    roots, log_dets, deviations = (np.array(each) for each in zip(*components, strict=True))
+    energy = GaussianEnergy(means, roots, np.log(weights[used]), log_dets, deviations)
     return TableNetwork(energy, labels=used)
 
 
-def _root(covariance: Floats) -> tuple[Floats, float]:
-    """Return P, such that P P^T is the inverse of the covariance S, and log det(S) / 2.
+def _component(covariance: Floats) -> tuple[Floats, float, Floats]:
+    """Return P, such that P P^T is the inverse of the covariance S, log det(S) / 2, and the deviations.
 
     Directions whose variance is zero within MLlib's tolerance are left out of P and of the determinant, as in
-    MLlib's density.
+    MLlib's density. A feature whose own variance is zero within this tolerance gets the deviation 0.
     """
     values, vectors = np.linalg.eigh(covariance)
-    positive = values > np.finfo(np.float64).eps * len(values) * values.max()
+    tolerance = np.finfo(np.float64).eps * len(values) * values.max()
+    positive, variances = values > tolerance, np.diag(covariance)
     root = vectors * np.where(positive, 1.0 / np.sqrt(np.where(positive, values, 1.0)), 0.0)
-    return root, float(np.log(values[positive]).sum() / 2)
+    deviations = np.sqrt(np.where(variances > tolerance, variances, 0.0))
+    return root, float(np.log(values[positive]).sum() / 2), deviations
 
 
 @adapt.register(BisectingKMeansModel)

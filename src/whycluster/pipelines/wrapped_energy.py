@@ -18,7 +18,7 @@ class WrappedEnergy(Energy):
         self.energy = energy
         self.n_clusters, self.tree, self.stiffness = energy.n_clusters, energy.tree, energy.stiffness
         self.gives_probabilities, self.adds_up = energy.gives_probabilities, energy.adds_up
-        self.title = energy.title
+        self.title, self.unattributed = energy.title, energy.unattributed
 
     def _inner_scratch(self, scratch: Floats) -> Floats:
         """Return a contiguous part of the scratch for the inner energy."""

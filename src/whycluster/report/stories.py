@@ -88,7 +88,7 @@ def relevance_against_competitor(exp: Explanation, some: Explanation) -> NDArray
 
 
 def residuals(some: Explanation, against: NDArray[Any]) -> dict[str, Any]:
-    """Return the evidence that belongs to no feature, given the relevance against the competitor, (n, d)."""
+    """Return the evidence that belongs to no single feature, given the relevance against it, (n, d)."""
     residual = np.where(is_split(some), some.evidence - against.sum(axis=1), 0.0)
     if not (np.abs(residual) > _ROUNDING * np.abs(some.evidence)).any():
         return {}

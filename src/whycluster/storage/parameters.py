@@ -103,10 +103,12 @@ def _unit_error(values: dict[str, Any]) -> str | None:
 
 
 def _root_error(values: dict[str, Any]) -> str | None:
-    """Check that there is one root per component or one for all, and that determinants are positive."""
+    """Check that there is one root per component or one for all, with deviations and a determinant."""
     means, roots = values["means"], values["roots"]
     if len(roots) not in (1, len(means)):
         return f"there must be 1 or {len(means)} roots; got {len(roots)}"
+    if len(values["deviations"]) != len(roots):
+        return f"there must be {len(roots)} rows of deviations, one per root; got {len(values['deviations'])}"
     if values.get("log_det") is None and not (np.einsum("kii->ki", roots) > 0).all():
         return "roots must have diagonals above 0"
     return None
@@ -158,6 +160,7 @@ PARAMETERS: dict[type, ParameterSet] = {
             "roots": Parameter("roots", "rdd"),
             "log_weights": _LOG_WEIGHTS,
             "log_det": Parameter("log_det", "K", optional=True),  # half the log determinant, log det(S_k) / 2
+            "deviations": Parameter("deviations", "sd", values=NOT_NEGATIVE),
         },
         _root_error,
     ),

@@ -1,9 +1,9 @@
 """Energies: one file per family of clustering models.
 
 A model gives each point x one energy s_k(x) per cluster and assigns x to the cluster with the lowest energy.
-Each energy has a split over the features, e_k(x), that adds up to s_k(x), except for a constant per cluster
-that belongs to no feature. Most code needs nothing else. Only trees differ: they compare pairs of nodes
-instead of clusters.
+Each energy has a split over the features, e_k(x), that adds up to s_k(x), except for a part that belongs to
+no single feature, usually a constant per cluster. Most code needs nothing else. Only trees differ: they
+compare pairs of nodes instead of clusters.
 
 Read `energy` (the interface) first, then `additive` (sums over the features), `squared` (k-means), `gaussian`
 (mixtures), `linear` (soft heads, cosine), `kernel` (kernel k-means, noise), `student` (DEC) and `tree`.

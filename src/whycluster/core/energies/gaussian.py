@@ -15,6 +15,7 @@ class _MixtureEnergy(Energy):
     gives_probabilities = True
     stiffness = 1.0
     adds_up = False
+    unattributed = "the weights of the components"
     title = "a mixture of Gaussians"
     log_weights: Floats
 
@@ -74,8 +75,19 @@ class DiagonalGaussianEnergy(_MixtureEnergy, AdditiveEnergy):
 class GaussianEnergy(_MixtureEnergy):
     """s_k = -log of the weighted density, for components with a covariance S_k.
 
-    The split is (x - mu_k) * (S_k^-1 (x - mu_k)) / 2, the Shapley values of the quadratic form. The
-    determinant and the weight of the component belong to no feature.
+    With Q = S^-1, the split of a component is
+
+        e_i = ((x - mu)_i^2 / S_ii + log S_ii + (Q (x - mu))_i^2 / Q_ii - log Q_ii) / 4.
+
+    It averages the first and the last place in which feature i can be read: alone, its marginal density has
+    the variance S_ii, and after all other features, its conditional density has the variance 1 / Q_ii. The
+    marginal term is what the feature says alone, even if other features repeat it, and the conditional term
+    is what only this feature adds.
+
+    The split does not add up to s_k. What correlated features say together or repeat belongs to no single
+    feature, and neither does the weight of the component. The terms of the quadratic form,
+    (x - mu) * (Q (x - mu)) / 2, add up to it, but those of correlated features are large and cancel each
+    other. If all features are independent, the split equals that of `DiagonalGaussianEnergy`.
 
     Parameters
     ----------
@@ -84,30 +96,60 @@ class GaussianEnergy(_MixtureEnergy):
     log_weights : (K,) as in `DiagonalGaussianEnergy`
     log_det : (K,) half of the log determinant, log det(S_k) / 2; by default computed from ``roots``, which
         must then be triangular. It is required for models that ignore directions without variance
+    deviations : (K, d) or (1, d) the standard deviations, the square roots of S_ii; by default computed from
+        ``roots``, which must then be invertible. A feature with deviation 0 is left out of the split
     """
 
+    unattributed = "the weights of the components, and what correlated features say together or repeat"
+
     def __init__(
-        self, means: Floats, roots: Floats, log_weights: Floats, log_det: Floats | None = None
+        self,
+        means: Floats,
+        roots: Floats,
+        log_weights: Floats,
+        log_det: Floats | None = None,
+        deviations: Floats | None = None,
     ) -> None:
         self.n_clusters, self.n_features = means.shape
         self.scratch_width = 2 * self.n_features
         self.offset = None
         self.centers = np.array(means, dtype=np.float64, order="C")
         self.roots = np.array(roots, dtype=np.float64, order="C")
-        self._precisions = self.roots @ self.roots.transpose(0, 2, 1)
         self.log_weights = np.array(log_weights, dtype=np.float64)
         self.log_det = None if log_det is None else np.array(log_det, dtype=np.float64)
         if self.log_det is None:
-            self._half_log_det: Floats = -np.log(np.einsum("kii->ki", self.roots)).sum(axis=1)
+            half_log_det: Floats = -np.log(np.einsum("kii->ki", self.roots)).sum(axis=1)
         else:
-            self._half_log_det = self.log_det
-        self.bias = self._half_log_det - self.log_weights
+            half_log_det = self.log_det
+        self.bias = half_log_det - self.log_weights
+        if deviations is None:  # S = P^-T P^-1
+            deviations = _lengths(np.linalg.inv(self.roots).transpose(0, 2, 1))
+        self.deviations = np.array(deviations, dtype=np.float64, order="C")
+        self._prepare_split()
 
-    def terms(self, x: Floats, cluster: Codes, out: Floats, scratch: Floats) -> None:
-        """Write the splits; here, every feature gets an equal share of the log determinant."""
-        super().terms(x, cluster, out, scratch)
-        half = np.broadcast_to(self._half_log_det, self.n_clusters)
-        out += (half - half[cluster][:, None])[:, :, None] / self.n_features
+    def _prepare_split(self) -> None:
+        """Compute Q_ij / sqrt(Q_jj), and the factors and logarithms of the two standard deviations."""
+        self._lengths = _lengths(self.roots)  # sqrt(Q_ii)
+        used = (self.deviations > 0) & (self._lengths > 0)
+        self._lengths[self._lengths == 0.0] = 1.0
+        scaled = self.roots / self._lengths[:, :, None]
+        self._scaled_precisions = self.roots @ scaled.transpose(0, 2, 1)
+        first, last = np.where(used, self.deviations, 1.0), np.where(used, self._lengths, 1.0)
+        self._first, self._last = used / (2 * first), used / 2
+        logs = (np.log(first) - np.log(last)) / 2
+        self._logs: Floats = np.broadcast_to(logs - logs[0], self.centers.shape)  # only differences matter
+
+    def terms(self, x: Floats, cluster: Codes, out: Floats, scratch: Floats) -> None:  # noqa: ARG002  # only of others
+        """Write the splits; here, every feature gets an equal share of the rest of the log density."""
+        exact = np.empty((len(x), self.n_clusters))
+        self.energies(x, exact, scratch)
+        exact += self.log_weights
+        split, y = carve(scratch, self.n_features, self.n_features)
+        for k in range(self.n_clusters):
+            self._write_squares(x, k, split, y)
+            split += self._logs[k]
+            rest = (exact[:, k] - split.sum(axis=1)) / self.n_features
+            np.add(split, rest[:, None], out=out[:, k])
 
     def energies(self, x: Floats, out: Floats, scratch: Floats) -> None:
         """Write -log pi_k + log det(S_k) / 2 + |P_k^T (x - mu_k)|^2 / 2."""
@@ -120,16 +162,24 @@ class GaussianEnergy(_MixtureEnergy):
         out += self.bias
 
     def combine(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:
-        """Write sum_k a_k (x - mu_k) * (S_k^-1 (x - mu_k)) / 2."""
-        moved, y = carve(scratch, self.n_features, self.n_features)
-        out[...] = 0.0
-        for k, mean in enumerate(self.centers):
-            np.subtract(x, mean, out=moved)
-            np.matmul(moved, self._precisions[k % len(self.roots)], out=y)
-            y *= moved
-            y *= weights[:, k, None]
-            out += y
-        out *= 0.5
+        """Write the sum of a_k times the mean of the marginal and the conditional log densities."""
+        squares, y = carve(scratch, self.n_features, self.n_features)
+        np.matmul(weights, self._logs, out=out)
+        for k in range(self.n_clusters):
+            self._write_squares(x, k, squares, y)
+            squares *= weights[:, k, None]
+            out += squares
+
+    def _write_squares(self, x: Floats, k: int, out: Floats, y: Floats) -> None:
+        """Write ((x - mu)_i^2 / S_ii + (Q (x - mu))_i^2 / Q_ii) / 4 of one component; ``y`` is scratch."""
+        shared = k % len(self.roots)
+        np.subtract(x, self.centers[k], out=out)
+        np.matmul(out, self._scaled_precisions[shared], out=y)
+        out *= self._first[shared]
+        np.square(out, out=out)
+        y *= self._last[shared]
+        np.square(y, out=y)
+        out += y
 
     def differentiate(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:
         """Write sum_k a_k S_k^-1 (x - mu_k)."""
@@ -138,9 +188,18 @@ class GaussianEnergy(_MixtureEnergy):
         for k, mean in enumerate(self.centers):
             np.subtract(x, mean, out=moved)
             moved *= weights[:, k, None]
-            np.matmul(moved, self._precisions[k % len(self.roots)], out=y)
+            np.matmul(moved, self._scaled_precisions[k % len(self.roots)], out=y)
+            y *= self._lengths[k % len(self.roots)]
             out += y
 
     def slope(self, x: Floats, k: int, out: Floats) -> None:
         """Write the gradient of s_k, S_k^-1 (x - mu_k)."""
-        np.matmul(x - self.centers[k], self._precisions[k % len(self.roots)], out=out)
+        np.matmul(x - self.centers[k], self._scaled_precisions[k % len(self.roots)], out=out)
+        out *= self._lengths[k % len(self.roots)]
+
+
+def _lengths(matrices: Floats) -> Floats:
+    """Return the lengths of all rows, (K, d) for (K, d, d); no square overflows or vanishes."""
+    top = np.abs(matrices).max(axis=2, keepdims=True)
+    top[top == 0.0] = 1.0
+    return np.asarray(top[..., 0] * np.linalg.norm(matrices / top, axis=2))

@@ -31,6 +31,7 @@ class KernelEnergy(Energy):
     """
 
     adds_up = False
+    unattributed = "the loss in soft minima"
     title = "several support vectors for each cluster, as in kernel k-means"
 
     def __init__(
@@ -234,6 +235,7 @@ class FloorEnergy(Energy):
     """
 
     adds_up = False
+    unattributed = "the loss in soft minima"
     title = "several support vectors for each cluster, and noise far from all of them"
 
     def __init__(self, clusters: KernelEnergy, floor: float, split: Floats) -> None:

@@ -36,6 +36,7 @@ class LinearEnergy(Energy):
         self.directions = np.array(directions, dtype=np.float64, order="C")
         self.bias = np.zeros(self.n_clusters) if bias is None else np.array(bias, dtype=np.float64)
         self.adds_up = not self.bias.any()
+        self.unattributed = "" if self.adds_up else "the biases"
 
     @property
     def parts(self) -> Parts:

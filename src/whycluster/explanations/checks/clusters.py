@@ -69,7 +69,7 @@ def _unfaithful(fidelity: Fidelity) -> Iterator[Finding]:
 
 
 def check_residual(exp: BaseExplanation) -> Check:
-    """Check how much of the evidence of each cluster belongs to no feature."""
+    """Check how much of the evidence of each cluster belongs to no single feature."""
     bar = 0.0 if exp.threshold is None else bar_of(exp.threshold)
     codes, group = np.unique(exp.cluster_codes, return_inverse=True)
     total = np.bincount(group, np.abs(exp.evidence.astype(np.float64)))
@@ -79,14 +79,14 @@ def check_residual(exp: BaseExplanation) -> Check:
     found = []
     if large:
         listed = join_first([f"{cluster_text(exp.labels[codes[g]])} ({percent(part[g])})" for g in large])
-        advice = " Mixtures with diagonal covariances, and k-means, have smaller residuals."
+        includes = f" It includes {exp.energy.unattributed}." if exp.energy.unattributed else ""
         text = (
-            f"A large part of the evidence belongs to no feature. Relative to the evidence, the residual is "
-            f"largest in {listed}. The relevance of the features does not explain this part; read "
-            f"exp.residual along with it.{advice * exp.energy.gives_probabilities}"
+            f"The relevance of the features does not add up to the evidence. Relative to the evidence, the "
+            f"residual, which belongs to no single feature, is largest in {listed}.{includes} Read "
+            f"exp.residual along with the relevance."
         )
         found.append(Finding("residual", text, tuple(exp.labels[codes[large]].tolist())))
-    most = f"at most {percent(part.max(initial=0.0))} of the evidence of a cluster belongs to no feature"
+    most = f"the residual is at most {percent(part.max(initial=0.0))} of the evidence of a cluster"
     return check_of("residual", found, most)
 
 
