@@ -42,6 +42,7 @@ from tests.contracts.pipelines import (
     CATEGORIES,
     COLUMNS,
     DATA,
+    LASTS,
     NUMBERS,
     Case,
     groups,
@@ -570,6 +571,26 @@ def test_a_threshold_adds_up_with_what_is_no_feature(
         shares = softmax(-s, axis=1)
         residual = exp.evidence - ((shares * forms).sum(axis=1) - forms[rows, cluster])
     assert np.abs(exp.residual - residual).max() <= 1e-8 * np.abs(exp.evidence).max()
+
+
+@pytest.mark.parametrize("kind", ["full", "tied", "diag"])
+@pytest.mark.parametrize("rule", ["min-take-most", "joint", "sequential", "contrast"])
+def test_a_mixture_of_all_components_is_one_of_the_columns(kind: str, rule: str) -> None:
+    """A PCA that keeps all components can be undone, also in the mixture."""
+    X = scaled_wine()
+    model = make_pipeline(PCA(whiten=True), LASTS[f"GaussianMixture, {kind}"]()).fit(X)
+    back = np.linalg.inv((model[0].components_.T / np.sqrt(model[0].explained_variance_)).T)
+    same = GaussianMixture(3, covariance_type="full")
+    same.weights_, same.means_ = model[-1].weights_, model[0].inverse_transform(model[-1].means_)
+    same.covariances_ = np.array([back @ S @ back.T for S in _covariances(model[-1])])
+    same.precisions_cholesky_ = np.array([np.linalg.inv(np.linalg.cholesky(S)).T for S in same.covariances_])
+    found, expected = wc.explain(model, X, rule=rule), wc.explain(same, X, rule=rule)
+    assert (found.cluster == model.predict(X)).all()
+    assert_same(found.relevance, expected.relevance, expected)
+    assert_same(found.evidence, expected.evidence, expected)
+    if rule == "min-take-most":
+        split = models.gaussian(same.weights_, same.means_, same.covariances_)
+        assert_same(found.relevance, models.explain(X, split, 3), expected)
 
 
 @pytest.mark.parametrize(

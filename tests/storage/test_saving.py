@@ -228,6 +228,7 @@ BEHIND_STEPS = {  # wrap other energies, with the steps of a pipeline
     "MixedTreeEnergy",
     "SharedEnergy",
     "ShuffledEnergy",
+    "UnmixedGaussianEnergy",
 }
 
 

@@ -75,5 +75,15 @@ class AffineMap:
         return np.asarray(np.linalg.lstsq(dense, target.T, rcond=_RANK)[0].T * unit)
 
     @property
+    def is_invertible(self) -> bool:
+        """Whether x can be computed from z; False if the matrix is too large to find out."""
+        m, d = self.matrix.shape
+        if m != d or m * d > _LARGE:
+            return False
+        dense = self.matrix if self._is_dense else self.matrix.toarray()
+        values = np.linalg.svd(dense if self.unit is None else dense * self.unit, compute_uv=False)
+        return bool(values[-1] > _RANK * values[0])
+
+    @property
     def _is_dense(self) -> bool:
         return isinstance(self.matrix, np.ndarray)

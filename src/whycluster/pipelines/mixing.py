@@ -29,6 +29,8 @@ _FEW_PAIRS = 1 << 20  # number of values up to which all pairs of clusters are c
 
 def through(energy: Energy, linear: AffineMap) -> Energy:
     """Return the energy of z = A x + o, split over the features of x."""
+    if isinstance(energy, (DiagonalGaussianEnergy, GaussianEnergy)) and linear.is_invertible:
+        return UnmixedGaussianEnergy(energy, linear)
     kinds: tuple[tuple[Any, type[MixingEnergy]], ...] = (
         (SquaredEnergy, MixedSquaresEnergy),
         (KernelEnergy, MixedKernelEnergy),
@@ -370,6 +372,47 @@ class MixedGaussianEnergy(MixingEnergy):
         np.take(self._points, own, axis=0, out=points, mode="clip")
         pulled *= points
         out -= pulled
+
+
+class UnmixedGaussianEnergy(MixingEnergy):
+    """Gaussian components after an invertible map, such as a PCA that keeps all components.
+
+    The features of x then have Gaussian components as well, with the covariances A^-1 S_k A^-T, and the split
+    is that of `GaussianEnergy`. Energies are still computed from z.
+    """
+
+    energy: DiagonalGaussianEnergy | GaussianEnergy
+    needs_means = False
+
+    def __init__(self, energy: DiagonalGaussianEnergy | GaussianEnergy, linear: AffineMap) -> None:
+        super().__init__(energy, linear)
+        self.unattributed = GaussianEnergy.unattributed
+
+    @property
+    def work_width(self) -> int:
+        """Work space for the components of x."""
+        return self._components.scratch_width
+
+    def prepare(self, means: Floats) -> None:
+        """Compute the components of x; the determinant of A is the same for all."""
+        energy = self.energy
+        if isinstance(energy, GaussianEnergy):
+            roots, log_det = energy.roots, energy.bias + energy.log_weights
+        else:
+            roots = np.sqrt(energy.precisions)[:, :, None] * np.eye(self.n_outputs)
+            log_det = -np.log(energy.precisions).sum(axis=1) / 2
+        pulled = np.array([self.linear.matrix.T @ root for root in roots])
+        self._components = GaussianEnergy(
+            self.lifted(energy.centers, means), pulled, energy.log_weights, log_det
+        )
+
+    def combine(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:
+        """Write the split of the components of x."""
+        self._components.combine(x, weights, out, *carve(scratch, self.work_width))
+
+    def terms(self, x: Floats, cluster: Codes, out: Floats, scratch: Floats) -> None:
+        """Write the terms of the components of x."""
+        self._components.terms(x, cluster, out, *carve(scratch, self.work_width))
 
 
 class SharedEnergy(MixingEnergy):
