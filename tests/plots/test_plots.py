@@ -137,7 +137,7 @@ def test_what_is_no_features_has_a_bar(wine: NDArray[np.float64]) -> None:
     assert tick_labels(ax.yaxis)[-4:-1] == [
         "3 more features",
         "the threshold 0.9",
-        "not due to any single feature",
+        "no single feature",
     ]
     np.testing.assert_allclose(sum(bar.get_width() for bar in parts), total.get_width(), rtol=1e-6)
     np.testing.assert_allclose(total.get_width(), exp.evidence[0])

@@ -394,7 +394,7 @@ def test_an_explanation_saved_without_rows_has_its_arrays(kind: str, tmp_path: P
     assert loaded.to_frame().equals(exp.to_frame())
     assert loaded[5:9].to_frame().equals(exp[5:9].to_frame().reset_index(drop=True))
     assert loaded.top().feature.tolist() == exp.top().feature.tolist()
-    width = 29 if kind == "labels" else 17  # of "not due to any single feature", or of "alcalinity_of_ash"
+    width = 17  # of "no single feature" and of "alcalinity_of_ash"
     assert loaded[5].describe().splitlines()[3].startswith(f"{'proline':<{width}}  not saved")
     assert loaded[5].describe().splitlines()[0] == exp[5].describe().splitlines()[0]
     for call in (loaded.summary, lambda: loaded.competition, lambda: loaded.report(tmp_path / "page")):

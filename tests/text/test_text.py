@@ -589,9 +589,7 @@ def test_a_document_described_as_text(pipeline: Any) -> None:
     assert re.search(rf"\ncat +2 +{re.escape(f'{total:.3g}')} ", text)
     for row in (1, 2):
         assert "no known words (treated as empty text)" in exp.describe(row)
-        assert re.search(
-            rf"not due to any single word +{re.escape(f'{exp.evidence[row]:.3g}')}", exp.describe(row)
-        )
+        assert re.search(rf"no single word +{re.escape(f'{exp.evidence[row]:.3g}')}", exp.describe(row))
     np.testing.assert_array_equal(exp.evidence[1], exp.evidence[2])
     np.testing.assert_array_equal(exp.residual[1:], exp.evidence[1:])
     assert (

@@ -66,7 +66,7 @@ def unattributed_lines(
         lines.append(Line(f"the threshold {threshold:g}", "", bar, False))
         residual -= bar
     if abs(residual) > _ROUNDING * max(largest, abs(evidence)):
-        lines.append(Line(f"not due to any single {noun}", "", residual, False))
+        lines.append(Line(f"no single {noun}", "", residual, False))
     return lines
 
 

@@ -124,7 +124,7 @@
       line.against = line.rest ? left : unexplained;
       if (line.rest) left = 0;
     }
-    if (unexplained && found.length === n) found.push({ name: "not due to any single feature", value: "", relevance: 0, against: unexplained, other: true });
+    if (unexplained && found.length === n) found.push({ name: "no single feature", value: "", relevance: 0, against: unexplained, other: true });
     return found;
   }
 
@@ -133,7 +133,7 @@
     if (nLeft > 0) found.push({ name: `${many(nLeft, `more ${noun}`)}`, value: "", relevance: rows.evidence[i] - residual - sum, other: true, rest: true });
     if (bar) found.push({ name: `the threshold ${data.threshold}`, value: "", relevance: bar, other: true });
     const most = Math.max(Math.abs(rows.evidence[i]), ...found.map((line) => Math.abs(line.relevance)));
-    if (Math.abs(residual - bar) > 5e-4 * most) found.push({ name: `not due to any single ${noun}`, value: "", relevance: residual - bar, other: true });
+    if (Math.abs(residual - bar) > 5e-4 * most) found.push({ name: `no single ${noun}`, value: "", relevance: residual - bar, other: true });
     return found;
   }
 
