@@ -50,13 +50,13 @@ class Line(NamedTuple):
     rest: list[str]
 
 
-def read_tables(text: str) -> list[list[Line]]:
-    """Return the printed tables of changes: of all features together, if there is one, and of single ones."""
+def read_tables(text: str, last: str) -> list[list[Line]]:
+    """Return the printed tables of changes whose fourth column is "change" (together) or "size" (alone)."""
     tables: list[list[Line]] = []
     lines = text.splitlines()
     for number, line in enumerate(lines):
         heads = lines[number - 1].split() if number else []
-        if not line.startswith("---") or heads[:3] != ["feature", "value", "becomes"]:
+        if not line.startswith("---") or heads != ["feature", "value", "becomes", last]:
             continue
         places = _places(line)
         found = []
@@ -71,9 +71,8 @@ def read_tables(text: str) -> list[list[Line]]:
 
 def changes_in(text: str) -> list[list[Line]]:
     """Return the changes that a text lists: that of several features, if there is one, and single ones."""
-    tables = read_tables(text)
-    together = [] if "One feature alone" in text.split("\nfeature")[0] else tables[:1]
-    return together + [[line] for table in tables[len(together) :] for line in table]
+    alone = [[line] for lines in read_tables(text, "size") for line in lines]
+    return read_tables(text, "change") + alone
 
 
 def _places(rule: str) -> list[tuple[int, int | None]]:
@@ -124,7 +123,7 @@ class Score:
         """Type in all printed changes of one counterfactual."""
         changes = changes_in(text)
         wrong = sum(model.predict(typed(frame, row, lines))[0] != to for lines in changes)
-        alone = sum(map(len, read_tables(text)[-1:])) if "One feature alone" in text else 0
+        alone = sum(map(len, read_tables(text, "size")))
         self.tries += 1
         self.reached += bool(changes) and not wrong
         self.together += len(changes) - alone

@@ -288,6 +288,10 @@ def test_row_shows_the_smallest_change(wine: Path, capsys: pytest.CaptureFixture
     facts = json.loads(invoke(capsys, *common, "--json")[1])
     assert (facts["to"], facts["distance"]) == (0, pytest.approx(moved.distance))
     assert [each["after"] for each in facts["changes"]] == pytest.approx(list(moved.after))
+    assert facts["alone"][0]["feature"] == moved.best_single
+    sizes = [each["distance"] for each in facts["alone"]]
+    assert sizes == sorted(sizes) == pytest.approx(sorted(filter(np.isfinite, moved.single_distance)))
+    assert out.index("One feature alone") < out.index("Several features together")
     assert invoke(capsys, *common[:-1], 2)[2] == (
         "whycluster: --to must be a different cluster; the row is already in 2.\n"
     )
@@ -320,6 +324,29 @@ def test_row_says_which_columns_may_change(wine: Path, capsys: pytest.CaptureFix
     assert invoke(capsys, "row", wine, "--id", 1073, "--k", 3, "--hold", "ash", "--quiet")[2] == (
         "whycluster: --hold works only with --to, which names the cluster to move to.\n"
     )
+
+
+def test_dates_change_as_they_do_in_python(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The command changes dates, alone and together with other columns, unless they are held."""
+    pd = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    group = rng.integers(0, 3, 120)
+    since = pd.Timestamp("2020-01-01") + pd.to_timedelta(rng.integers(0, 200, 120) + 150 * group, "D")
+    frame = pd.DataFrame({"spent": np.round(rng.normal(size=120) + group, 2), "since": since})
+    frame.to_csv(tmp_path / "dates.csv", index=False)
+    common = ("row", tmp_path / "dates.csv", "--id", 5, "--k", 3, "--quiet")
+    exp = wc.explain(wc.tabular.pipeline(frame, 3), frame)
+    to = next(label for label in exp.labels.tolist() if label != exp.assigned[5])
+    for more, options in (
+        ((), {}),
+        (("--within", "since"), {"within": ["since"]}),
+        (("--hold", "since"), {"hold": ["since"]}),
+    ):
+        _, out, _ = invoke(capsys, *common, "--to", to, *more)
+        moved = exp.counterfactual(5, to, **options)
+        assert out.strip().endswith(moved.describe(10))
+        assert bool(moved.change[1]) == (options != {"hold": ["since"]})
+        assert float(moved.change[1]).is_integer()
 
 
 def test_row_by_number_or_by_another_column(

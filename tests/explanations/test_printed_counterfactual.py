@@ -23,6 +23,7 @@ from benchmarks.counterfactual import (
     customers,
     parse,
     purchases,
+    read_tables,
     score,
     tables,
     typed,
@@ -70,7 +71,7 @@ def test_printed_values_reach_the_cluster(name: str) -> None:
     frame, models = tables()[name]
     found = score(frame, models, 6, seed=1)
     assert (found.tries, found.reached, found.missed) == (6, 6, 0)
-    assert found.together == 6
+    assert found.together > 1
     assert found.alone > 6
 
 
@@ -85,12 +86,12 @@ def test_lines_are_true(step: str) -> None:
         "ranks": [QuantileTransformer(n_quantiles=40)],
     }[step]
     model = make_pipeline(*steps, KMeans(4, n_init=1, random_state=0)).fit(frame)
-    exp = wc.explain(model, frame)
+    exp, n_joint = wc.explain(model, frame), 0
     for row in range(0, 300, 37):
         to = other(exp, row)
         text = str(exp.counterfactual(row, to))
-        joint, *single = changes_in(text)
-        alone = [line for lines in single for line in lines]
+        joint = [line for lines in read_tables(text, "change") for line in lines]
+        alone = [line for lines in read_tables(text, "size") for line in lines]
         for line in [*joint, *alone]:
             check_line(line, frame, row)
         for line in joint:
@@ -99,14 +100,17 @@ def test_lines_are_true(step: str) -> None:
             model[:-1].transform(each)[0] for each in (frame.iloc[[row]], typed(frame, row, joint))
         )
         size = re.search(r"of size (\S+?)[,:]", text)
-        assert size is not None
-        assert float(size[1]) == pytest.approx(np.linalg.norm(after - before), rel=6e-3)
+        assert (size is None) == (not joint) == ("together: no smaller change was found." in text)
+        if size is not None:
+            n_joint += 1
+            assert float(size[1]) == pytest.approx(np.linalg.norm(after - before), rel=6e-3)
         for line in alone:
             moved = model[:-1].transform(typed(frame, row, [line]))[0]
             assert float(line.rest[0]) == pytest.approx(np.linalg.norm(moved - before), rel=6e-3)
         bound = re.search(r"Below size (\S+), no change moves", text)
         if bound is not None:
             check_bound(float(bound[1]), model, before, to)
+    assert n_joint > 3
 
 
 def check_bound(bound: float, model: Any, x: Any, to: int) -> None:
@@ -135,22 +139,69 @@ def test_logarithms_are_followed() -> None:
         assert np.linalg.norm(least) <= found.distance < 2 * np.linalg.norm(least) + 0.2
 
 
-def test_whole_numbers_stay_whole() -> None:
-    """They do by their type, or if the table holds no others; the smallest change of all whole ones."""
+def whole_tables() -> dict[str, Any]:
+    """Return five tables of three to six columns of whole numbers, in four groups."""
     rng = np.random.default_rng(0)
-    X = np.round(rng.normal(size=(200, 3)) * 4 + 6 * rng.integers(0, 2, (200, 1)))
-    model = KMeans(2, n_init=1, random_state=0).fit(X)
-    steps = np.stack(np.meshgrid(*[np.arange(-15, 16)] * 3), axis=-1).reshape(-1, 3)
-    for table in (X, pd.DataFrame(X.astype(int), columns=["x0", "x1", "x2"])):
-        network = wc.neuralize(model)
-        exp = network.explain(table)
-        for row in range(0, 200, 40):
-            found = exp.counterfactual(row)
-            assert all(float(value).is_integer() for value in found.after)
-            assert all(float(value).is_integer() for value in found.single if value is not None)
-            enough = steps[network.assign(X[row] + steps) == found.to]
-            least = np.linalg.norm(enough, axis=1).min()
-            assert least <= found.distance <= least * 1.25
+    group = rng.integers(0, 4, 300)
+    noise, means = rng.normal(size=(300, 6)), rng.normal(size=(4, 6))
+    columns = {
+        "grades": np.clip(np.round(noise + 2 + 1.2 * means[group]), 1, 5),
+        "counts": rng.poisson(2 + 6 * rng.random((4, 4))[group]),
+        "ages": np.round(40 + 10 * noise + 8 * means[group])[:, :3],
+        "yes and no": rng.random((300, 6)) < rng.random((4, 6))[group],
+        "units": np.round((noise + 1.5 * means[group])[:, :5] * [1, 2, 1, 3, 1]),
+    }
+    return {name: pd.DataFrame(values.astype(int)).add_prefix("x") for name, values in columns.items()}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["grades", "counts", "ages", "yes and no", "units"])
+def test_no_change_by_whole_numbers_is_smaller(name: str) -> None:
+    """All whole numbers that are as near are tried: settled one by one, they were up to 3.4 times as far."""
+    frame = whole_tables()[name]
+    model = make_pipeline(StandardScaler(), KMeans(4, n_init=3, random_state=0)).fit(frame)
+    exp, scale = wc.explain(model, frame), model[0].scale_
+    for row in range(0, 300, 30):
+        to = other(exp, row)
+        found = exp.counterfactual(row, to)
+        assert all(float(value).is_integer() for value in [*found.after, *filter(None, found.single)])
+        x = model[0].transform(frame.iloc[[row]])[0]
+        slopes, values = reference.half_spaces(x, model[-1].cluster_centers_, to)
+        least = reference.least_whole_change(slopes / scale, values, 1 / scale, found.distance)
+        assert found.distance == pytest.approx(least, rel=1e-6)
+
+
+@pytest.mark.parametrize("backend", ["pandas", "polars"])
+def test_days_change_together_with_numbers(backend: str) -> None:
+    """Dates without a time stay without one, in columns of days and of times at midnight."""
+    frame = customers(200)[["spent", "since"]]
+    frame["since"] = frame["since"].dt.normalize()
+    if backend == "polars":
+        pl = optional("polars")
+        frame = pl.from_pandas(frame).with_columns(pl.col("since").cast(pl.Date))
+    model = wc.tabular.pipeline(frame, 3)
+    exp, n_days = wc.explain(model, frame), 0
+    for row in range(0, 200, 20):
+        found = exp.counterfactual(row, other(exp, row))
+        assert not found.held
+        assert float(found.change[1]).is_integer()
+        n_days += bool(found.change[1])
+    assert n_days > 5
+
+
+@pytest.mark.parametrize("n_wide", [2, 400])
+def test_dates_beyond_the_calendar_are_not_given(n_wide: int) -> None:
+    """In a wide table, one date alone would have to move by tens of thousands of years."""
+    rng = np.random.default_rng(0)
+    group = rng.integers(0, 2, 60)
+    columns = {f"x{i}": rng.normal(size=60) + 9 * group for i in range(n_wide)}
+    columns["when"] = pd.Timestamp("2020-01-01") + pd.to_timedelta(rng.integers(0, 400, 60) + 9 * group, "D")
+    frame = pd.DataFrame(columns)
+    frame["when"] = frame["when"].astype("datetime64[us]")
+    model = wc.tabular.pipeline(frame, 2)
+    found = wc.explain(model, frame).counterfactual(0)
+    date = found.single[-1]
+    assert date is None if n_wide > 2 else 1 <= date.year <= 9999
 
 
 def test_dates_are_typed_in() -> None:
@@ -208,8 +259,8 @@ def test_nothing_is_claimed_of_features_that_are_held() -> None:
     frame = customers(200)
     exp = wc.explain(wc.tabular.pipeline(frame, 3), frame)
     for row in range(0, 200, 25):
-        first = str(exp.counterfactual(row)).splitlines()[0]
-        assert "change of the features that are not held fixed" in first
+        together = str(exp.counterfactual(row)).split("\n\n")[1].splitlines()[0]
+        assert "change of the features that are not held fixed" in together
 
 
 def test_many_features_that_are_held_are_not_all_listed() -> None:
@@ -225,7 +276,7 @@ def test_missing_categories_are_called_missing() -> None:
     frame = pd.DataFrame({"kind": pd.Series(["a", "b", np.nan] * 10, dtype=object), "x": np.arange(30) % 7})
     exp = wc.explain(wc.tabular.pipeline(frame, 3, category_weight=9.0), frame)
     for to in exp.assigned[:2].tolist():
-        lines = [line for lines in changes_in(str(exp.counterfactual(2, to)))[1:] for line in lines]
+        lines = [line for lines in read_tables(str(exp.counterfactual(2, to)), "size") for line in lines]
         assert [line.value for line in lines if line.feature == "kind"] == ["missing"]
 
 

@@ -47,3 +47,21 @@ def least_single(slopes: Vector, values: Vector) -> float | None:
     crossings = [0.0, *(-v / s for s, v in zip(slopes, values, strict=True) if s != 0)]
     fits = [y for y in crossings if (values + slopes * y >= -1e-9 * scale).all()]
     return min(fits, key=abs) if fits else None
+
+
+def least_whole_change(slopes: Matrix, values: Vector, units: Vector, most: float) -> float:
+    """Return the size of the smallest change by whole numbers that makes all values positive, up to ``most``.
+
+    All whole numbers in the ball of radius ``most`` are tried, column by column. ``units`` are the sizes of a
+    change of 1 in each column; slopes are those of changes in these columns.
+    """
+    steps, best = np.zeros((1, 0)), np.inf
+    for column in range(len(units)):
+        reach = int(most / units[column] + 1e-9)
+        side = np.arange(-reach, reach + 1.0)
+        steps = np.hstack([np.repeat(steps, len(side), axis=0), np.tile(side, len(steps))[:, None]])
+        steps = steps[np.square(steps * units[: column + 1]).sum(axis=1) <= most**2 * (1 + 1e-9)]
+    for part in np.array_split(steps, 1 + len(steps) // 100_000):
+        enough = (values + part @ slopes.T > 0).all(axis=1)
+        best = min(best, np.linalg.norm(part[enough] * units, axis=1).min(initial=np.inf))
+    return float(best)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from whycluster.cli.clustering import CommandOptions, parse_names, read_query
 from whycluster.cli.formatting import cluster_and_note, to_json
 from whycluster.cli.output import print_result
@@ -63,9 +65,21 @@ def _changeable(columns: Sequence[str], within: Sequence[str], hold: Sequence[st
 
 
 def _change_facts(change: Counterfactual) -> dict[str, Any]:
+    """Return the change of several features, and those of one feature alone, the smallest first."""
     cells = zip(change.feature_names, change.before, change.after, change.single, strict=True)
     changes = [{"feature": f, "before": b, "after": a, "alone": s} for f, b, a, s in cells]
-    return {"to": change.to, "distance": change.distance, "changes": changes, "held": change.held}
+    enough = [i for i in np.argsort(change.single_distance, kind="stable") if change.single[i] is not None]
+    alone = [
+        {"feature": change.feature_names[i], "value": change.single[i], "distance": change.single_distance[i]}
+        for i in enough
+    ]
+    return {
+        "to": change.to,
+        "alone": alone,
+        "distance": change.distance,
+        "changes": changes,
+        "held": change.held,
+    }
 
 
 def _row_facts(name: str, every: Explanation, position: int, top: int) -> dict[str, Any]:

@@ -15,13 +15,7 @@ from whycluster.data.arrays import is_real
 from whycluster.data.days import to_days
 from whycluster.data.missing import is_missing
 
-CATEGORY, WHOLE_DAYS, MISSING, NONLINEAR, UNUSED = (
-    "category",
-    "whole days",
-    "missing",
-    "nonlinear",
-    "unused",
-)
+CATEGORY, MISSING, NONLINEAR, UNUSED = ("category", "missing", "nonlinear", "unused")
 """The reasons for which a column cannot change freely."""
 
 _DAY = dt.timedelta(days=1)
@@ -31,14 +25,13 @@ def why_held(value: Any) -> str:
     """Return why a value of this type cannot change freely, or "" if it can."""
     if is_missing(value):
         return MISSING
-    if isinstance(value, (dt.datetime, dt.timedelta, Decimal)) or is_real(value):
-        return ""
-    return WHOLE_DAYS if isinstance(value, dt.date) else CATEGORY
+    free = isinstance(value, (dt.date, dt.timedelta, Decimal)) or is_real(value)
+    return "" if free else CATEGORY
 
 
 def is_number_or_date(value: Any) -> bool:
     """Return whether a value has a difference to others of its kind."""
-    return why_held(value) in ("", WHOLE_DAYS)
+    return not why_held(value)
 
 
 def is_day(value: Any) -> bool:
@@ -47,18 +40,20 @@ def is_day(value: Any) -> bool:
 
 
 def moved(value: Any, by: float) -> Any:
-    """Return a number or date plus a step, or None on overflow.
+    """Return a number or date plus a step, or None on overflow and outside the years 1 to 9999.
 
     Steps of dates are in days, rounded up for dates without a time.
     """
     if not isinstance(value, (dt.date, dt.timedelta)):
         return float(value) + by
-    step = dt.timedelta(days=math.copysign(math.ceil(abs(by)), by) if is_day(value) else by)
     zone = _zone(value)
     try:
-        return value + step if zone is None else (_in_utc(value) + step).astimezone(zone)
+        step = dt.timedelta(days=math.copysign(math.ceil(abs(by)), by) if is_day(value) else by)
+        found = value + step if zone is None else (_in_utc(value) + step).astimezone(zone)
     except (OverflowError, ValueError):
         return None
+    in_calendar = isinstance(found, dt.timedelta) or dt.MINYEAR <= found.year <= dt.MAXYEAR
+    return found if in_calendar else None  # some times of pandas have later years
 
 
 def apart(after: Any, before: Any) -> float:

@@ -7,6 +7,7 @@ column. Trial changes determine which columns are separate and which of them are
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -19,9 +20,10 @@ from whycluster.core.arrays import Codes, Floats
 from whycluster.core.energies import Energy
 from whycluster.core.errors import InvalidInputError
 from whycluster.data.arrays import evenly_spaced, is_real
+from whycluster.data.days import to_days
 from whycluster.data.frame_table import without_frame
 from whycluster.data.table import Table
-from whycluster.explanations.cell_values import NONLINEAR, UNUSED, WHOLE_DAYS, apart, moved, why_held
+from whycluster.explanations.cell_values import NONLINEAR, UNUSED, apart, is_day, moved, why_held
 from whycluster.explanations.half_spaces import HalfSpaceModel, HalfSpaces, relative_rounding
 
 FLAT = 1e-12
@@ -50,7 +52,7 @@ class SeenValues(NamedTuple):
     ----------
     ranges : (2, d) the smallest and the largest value of each column, in days for dates, or NaN if there is
         only one row
-    whole : (d,) whether all values are whole numbers, of which there are at least 20
+    whole : (d,) whether all values are whole numbers, of which there are at least 20, or dates at midnight
     """
 
     ranges: Floats
@@ -67,7 +69,9 @@ class SeenValues(NamedTuple):
             missing = np.isnan(block)
             n_values += len(block) - missing.sum(axis=0)
             whole &= ((block == np.rint(block)) | missing).all(axis=0)
-        return cls(ranges, whole & (n_values >= _ENOUGH) & (ranges[1] > ranges[0]))
+        enough = np.full(table.n_features, _ENOUGH)
+        enough[list(table.dates)] = 1
+        return cls(ranges, whole & (n_values >= enough) & (ranges[1] > ranges[0]))
 
 
 class Trials(NamedTuple):
@@ -101,7 +105,7 @@ class ChangeableRow:
         nonlinear
         For a column with a curve, the input itself counts as the column, so its rate is 1.
     held : the allowed columns that cannot change freely, each with the reason
-    whole : the columns that take only whole numbers
+    whole : the columns that take only whole numbers or, for dates, whole days
     curves : the columns that a step transforms nonlinearly but monotonically, each with its curve
     """
 
@@ -193,15 +197,18 @@ class ChangeableRow:
 
     def values_at(self, columns: Codes, steps: Floats) -> list[Any]:
         """Return the values that steps in the model's units lead to, or None on overflow."""
-        by = steps / self.weight[columns]
-        inputs = {
-            c: self.x[self.curves[c].at] + b for c, b in zip(columns, by, strict=True) if c in self.curves
-        }
-        inverted = self._inverted(inputs)
-        return [
-            inverted[c] if c in inverted else moved(self.cells[c], b)
-            for c, b in zip(columns.tolist(), by.tolist(), strict=True)
-        ]
+        by = (steps / self.weight[columns]).tolist()
+        pairs = list(zip(columns.tolist(), by, strict=True))
+        inverted = self._inverted({c: self.x[self.curves[c].at] + b for c, b in pairs if c in self.curves})
+        return [inverted[c] if c in inverted else moved(self.cells[c], b) for c, b in pairs]
+
+    def changes_at(self, columns: Codes, steps: Floats) -> Floats:
+        """Return the changes of the values, in days for dates, that steps in the model's units lead to."""
+        by = np.asarray(steps / self.weight[columns])
+        curved = [i for i, column in enumerate(columns.tolist()) if column in self.curves]
+        values = self.values_at(columns[curved], steps[curved])
+        by[curved] = [apart(v, self.cells[c]) for v, c in zip(values, columns[curved].tolist(), strict=True)]
+        return by
 
     def _inverted(self, inputs: dict[int, float]) -> dict[int, float]:
         """Return, for columns with curves, the values that lead to these inputs, or just beyond them."""
@@ -403,7 +410,7 @@ def changeable_row(
     cells[:] = one.cells(0)
     one = without_frame(one)  # setting cells of frames takes much longer
     held = {column: why for column in allowed.tolist() if (why := why_held(cells[column]))}
-    movable = np.array([c for c in allowed.tolist() if held.get(c, WHOLE_DAYS) == WHOLE_DAYS], dtype=np.intp)
+    movable = np.array([c for c in allowed.tolist() if c not in held], dtype=np.intp)
     fixed = ChangeableRow(model, one, cells, model.read(one)[0], allowed, np.zeros(len(model.source)), held)
     whole = frozenset(c for c in allowed.tolist() if _is_whole(cells[c], bool(seen.whole[c])))
     sample = np.empty((0, 0))
@@ -426,7 +433,9 @@ def changeable_row(
 
 
 def _is_whole(cell: Any, seen_whole: bool) -> bool:
-    """Return whether a column takes only whole numbers, by the type of a cell or by all values seen."""
+    """Return whether a column takes only whole numbers or days, by its type or by all values seen."""
+    if isinstance(cell, (dt.date, dt.timedelta)):
+        return is_day(cell) or (seen_whole and to_days(cell).is_integer())
     if not is_real(cell) or not float(cell).is_integer():
         return False
     return seen_whole or isinstance(cell, (int, np.integer))

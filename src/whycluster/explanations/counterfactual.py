@@ -65,6 +65,7 @@ _MOST_TRIED = 1000  # categories per column; columns with more categories hold f
 _ROUNDS, _PARTS = 3, 1000  # rounds and steps of a search between two values, to 10^-9 of their difference
 _MOST_HELD = 20  # number of features listed as held fixed
 _OUTSIDE = "outside the data"
+_TOGETHER = "Several features together"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -94,7 +95,7 @@ class Counterfactual:
     outside, single_outside : (d,) whether the values in `after` and in `single` are outside the range of all
         rows that were explained
     held : the features that cannot change freely, each with the reason: "category" (also for booleans),
-        "whole days", "missing", "nonlinear" (the steps do more than scale it) or "unused" (the steps drop
+        "missing", "nonlinear" (the steps do more than scale it) or "unused" (the steps drop
         it). These features do not change in `after`.
     feature_names : the names of the d features
     """
@@ -150,17 +151,18 @@ class Counterfactual:
         return build_frame(columns, self._like, backend, f"{WHERE}.to_frame", same_rows=False)
 
     def describe(self, n_features: int = 6) -> str:
-        """Describe, as text, the largest changes and the single features that are enough on their own."""
+        """Describe the changes as text, the easiest ones first.
+
+        These are the changes of one feature alone, in order of size. The change of several features follows.
+        """
         name, to = display.clean(str(self._name)), cluster_name(self.to)
         place = "in " * (not is_noise(self.cluster)) + cluster_name(self.cluster)
-        parts = [
-            f"Row {name} is {place}. " + self._describe_all(to, n_features),
-            self._describe_single(to, n_features),
-        ]
+        listed, alone = self._describe_single(to, n_features)
+        parts = [f"Row {name} is {place}. {alone}", self._describe_all(to, n_features, listed)]
         if self.held:
-            listed = [f"{display.clean(str(name))} ({why})" for name, why in self.held.items()]
-            more = f" and {len(listed) - _MOST_HELD:,} more" * (len(listed) > _MOST_HELD)
-            parts.append(f"Held fixed when several features change: {', '.join(listed[:_MOST_HELD])}{more}.")
+            held = [f"{display.clean(str(name))} ({why})" for name, why in self.held.items()]
+            more = f" and {len(held) - _MOST_HELD:,} more" * (len(held) > _MOST_HELD)
+            parts.append(f"Held fixed when several features change: {', '.join(held[:_MOST_HELD])}{more}.")
         return "\n\n".join(parts)
 
     def __str__(self) -> str:
@@ -171,7 +173,8 @@ class Counterfactual:
     def _largest_first(self) -> Codes:
         return np.argsort(-self.size, kind="stable")
 
-    def _describe_all(self, to: str, n_features: int) -> str:
+    def _describe_all(self, to: str, n_features: int, listed: Sequence[int]) -> str:
+        """Describe the change of several features, or of one that is not among the ``listed`` ones."""
         features = "of the features that are not held fixed" if self._is_restricted else ""
         nothing = f"No change {features}".rstrip()
         if not self.found:
@@ -179,10 +182,27 @@ class Counterfactual:
             return f"{nothing} moves it to {to}." if sure else f"{nothing} was found that moves it to {to}."
         order = self._largest_first()
         order = order[np.isin(order, self._subject.free)]
-        short = self._short_change(order, max(1, n_features))
+        most = max(2, n_features)
+        short = self._short_change(order, most)
         if short is None:
             return f"{nothing} was found that moves it to {to} with values short enough to print."
-        return f"{self._claim(short, to, features)}\n{self._change_table(short)}"
+        if len(short.columns) > 1:
+            return f"{_TOGETHER}. {self._claim(short, to, features)}\n{self._change_table(short)}"
+        if short.columns[0] not in listed:
+            return f"{self._claim(short, to, features)}\n{self._change_table(short)}"
+        return f"{_TOGETHER}: no smaller change {self._not_found(short, most)}{self._known(to, features)}"
+
+    def _not_found(self, short: Change, most: int) -> str:
+        """Say of how many features no change smaller than a short one was found."""
+        n_changed = int(np.count_nonzero(self.change))
+        if n_changed <= most or f"{self.distance:.3g}" == f"{short.distance:.3g}":
+            return "was found."
+        return (
+            f"of {most} features was found; one of {n_changed}, of size {self.distance:.3g}, is in `after`."
+        )
+
+    def _known(self, to: str, features: str) -> str:
+        return f" {self._bound(to, features)}" if self.lower_bound else ""
 
     def _short_change(self, columns: Codes, n_features: int) -> Change | None:
         """Return the change to print: of several features or, if that is smaller, of one."""
@@ -213,9 +233,11 @@ class Counterfactual:
         if size == f"{self.lower_bound:.3g}":
             what = f"The smallest change {features}".rstrip()
             return f"{what} that moves it to {to}, of size {size}:"
+        return f"{self._bound(to, features)} This one, of size {size}, does:"
+
+    def _bound(self, to: str, features: str) -> str:
         what = f"no change {features}".rstrip()
-        least = text_of(rounded_down(self.lower_bound))
-        return f"Below size {least}, {what} moves it to {to}. This one, of size {size}, does:"
+        return f"Below size {text_of(rounded_down(self.lower_bound))}, {what} moves it to {to}."
 
     def _change_table(self, short: Change) -> str:
         subject = self._subject
@@ -235,23 +257,24 @@ class Counterfactual:
             lines.append([name, before, text_of(value), change, bar, _OUTSIDE * bool(off[i])])
         return display.table(["feature", "value", "becomes", "change", "", ""], lines, align="<>>><<")
 
-    def _describe_single(self, to: str, n_features: int) -> str:
+    def _describe_single(self, to: str, n_features: int) -> tuple[list[int], str]:
+        """Describe the features that are enough on their own; return those that are listed, and the text."""
         order = np.argsort(self.single_distance, kind="stable")
         enough = [i for i in order.tolist() if np.isfinite(self.single_distance[i])]
-        lines = self._single_lines(enough[:n_features]) if enough else []
-        if not lines:
+        found = self._short_singles(enough[:n_features]) if enough else []
+        if not found:
             subject = self._subject
             tried = NONLINEAR in self.held.values() or subject.curves or not subject.model.is_linear
-            return f"No feature alone {'was found that ' * bool(tried or enough)}moves it to {to}."
+            return [], f"No feature alone {'was found that ' * bool(tried or enough)}moves it to {to}."
         left = len(enough) - len(enough[:n_features])
-        return (
-            "One feature alone:\n"
-            + display.table(["feature", "value", "becomes", "size", ""], lines, align="<>>><")
-            + f"\nor {display.count(left, 'other')}" * bool(left)
+        table = display.table(
+            ["feature", "value", "becomes", "size", ""], [self._single_line(*each) for each in found], "<>>><"
         )
+        text = f"One feature alone moves it to {to}, the smallest change first:\n{table}"
+        return [i for i, _, _ in found], text + f"\nor {display.count(left, 'other')}" * bool(left)
 
-    def _single_lines(self, columns: list[int]) -> list[list[str]]:
-        """Return the lines for features that are enough on their own, with values that are, as printed."""
+    def _short_singles(self, columns: list[int]) -> list[tuple[int, Any, float]]:
+        """Return features, values that are enough on their own as printed, and sizes; the smallest first."""
         subject = self._subject
         options = [
             [*rounded_outward(self.single[i], self.before[i], i in subject.whole), exactly(self.single[i])]
@@ -262,20 +285,17 @@ class Counterfactual:
         rows = [(i, value) for i, values in zip(columns, options, strict=True) for value in values]
         codes, cells = np.array([i for i, _ in rows], dtype=np.intp), [as_cell(value) for _, value in rows]
         far = subject.distances(subject.changed(np.arange(len(rows)), codes, cells), self._to, certain=True)
-        off = outside(np.array(cells, dtype=object), self._ranges[:, codes])
-        lines = []
-        for i in columns:
-            first = next((r for r in np.flatnonzero(codes == i).tolist() if np.isfinite(far[r])), None)
-            if first is None:
-                continue
-            value = rows[first][1]
-            before = before_and_change(self.before[i], value)[0] if value is not self.single[i] else ""
-            before = before or text_of(exactly(self.before[i]))
-            size = f"{far[first]:.3g}"
-            lines.append(
-                [str(self.feature_names[i]), before, text_of(value), size, _OUTSIDE * bool(off[first])]
-            )
-        return lines
+        first: dict[int, tuple[int, Any, float]] = {}
+        for (i, value), size in zip(rows, far.tolist(), strict=True):
+            if math.isfinite(size):
+                first.setdefault(i, (i, value, size))
+        return sorted(first.values(), key=lambda found: found[2])
+
+    def _single_line(self, i: int, value: Any, size: float) -> list[str]:
+        before = before_and_change(self.before[i], value)[0] if value is not self.single[i] else ""
+        off = outside(np.array([as_cell(value)], dtype=object), self._ranges[:, [i]])
+        texts = [before or text_of(exactly(self.before[i])), text_of(value), f"{size:.3g}"]
+        return [str(self.feature_names[i]), *texts, _OUTSIDE * bool(off[0])]
 
 
 def find(

@@ -117,6 +117,9 @@ def before_and_change(before: Any, short: Any) -> tuple[str, str]:
 
 
 def whole_outward(value: Any, before: Any) -> Any:
-    """Return a value that is a whole number of steps of 1 away from ``before``, rounded outward."""
-    by = apart(value, before)
+    """Return a value that is a whole number of steps of 1 away from ``before``, rounded outward.
+
+    None stays None.
+    """
+    by = 0.0 if value is None else apart(value, before)
     return moved(before, math.copysign(math.ceil(abs(by)), by)) if by else value

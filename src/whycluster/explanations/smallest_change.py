@@ -1,13 +1,13 @@
 """The smallest change of several columns that moves a row to another cluster, exact or short enough to print.
 
-The change is found in the model's units. Columns of whole numbers are then set one after the other to a whole
-number on either side, and the change of the others is found again. Every result is checked with the network.
+The change is found in the model's units. Columns of whole numbers need branch and bound (see `whole_steps`).
+If there are many of them, or if boundaries are curved, they are set one after the other to a whole number on
+either side, and the change of the others is found again. Every result is checked with the network.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +18,7 @@ from whycluster.explanations.changeable_row import FLAT, ChangeableRow
 from whycluster.explanations.half_spaces import least_step
 from whycluster.explanations.local_search import local_step
 from whycluster.explanations.short_values import as_cell, exactly, rounded_outward
+from whycluster.explanations.whole_steps import least_whole_step
 
 # How far beyond a hyperplane a row is moved, as a fraction of the change. The first fraction that is still
 # enough after all values have been rounded to the types of their columns is used.
@@ -25,6 +26,7 @@ MARGINS = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2)
 _PRINTED_MARGINS = (0, 2, 3, 4)  # the positions of the margins that are tried for short values
 _TIE = 1e-3  # a row on a hyperplane is moved as if it were this fraction of the centroids' distance away
 _MOST_SETTLED = 24  # whole numbers that are settled one by one; others are rounded together
+_MOST_BRANCHED = 64  # columns up to which branch and bound finds whole numbers
 
 
 class Change(NamedTuple):
@@ -107,16 +109,20 @@ def _codes(change: Change) -> Codes:
 
 def _solved(row: ChangeableRow, to: int, columns: Codes, number: int) -> Change | None:
     """Return the smallest change of the columns that reaches the given margin; it is not checked."""
-    set_columns: list[int] = []
-    set_values: list[Any] = []
     whole = [column for column in columns.tolist() if column in row.whole]
-    for some, values in _settled(row, to, columns, number) if whole else ():
-        if values is None:
-            return None
-        set_columns += some
-        set_values += values
     free = np.setdiff1d(columns, whole)
-    step = _step(row, to, free, row.inputs_with(np.array(set_columns, dtype=np.intp), set_values), number)
+    if not whole:
+        return _with_free(row, to, free, ([], []), number)
+    settled = _branched(row, to, columns, number) or _settled(row, to, columns, number)
+    return None if settled is None else _with_free(row, to, free, settled, number)
+
+
+def _with_free(
+    row: ChangeableRow, to: int, free: Codes, settled: tuple[list[int], list[Any]], number: int
+) -> Change | None:
+    """Return the change of settled columns together with the smallest change of the free ones."""
+    base = row.inputs_with(np.array(settled[0], dtype=np.intp), settled[1])
+    step = _step(row, to, free, base, number)
     if step is None:
         return None
     moving = np.flatnonzero(np.abs(step) > FLAT * np.linalg.norm(step))
@@ -125,49 +131,91 @@ def _solved(row: ChangeableRow, to: int, columns: Codes, number: int) -> Change 
         return None
     pairs = [
         (column, value)
-        for column, value in zip([*set_columns, *free[moving].tolist()], [*set_values, *values], strict=True)
+        for column, value in zip([*settled[0], *free[moving].tolist()], [*settled[1], *values], strict=True)
         if apart(value, row.cells[column])
     ]
-    return Change([column for column, _ in pairs], [value for _, value in pairs], math.nan)
+    return Change([column for column, _ in pairs], [value for _, value in pairs], _size(row, base, step))
 
 
-def _settled(
-    row: ChangeableRow, to: int, columns: Codes, number: int
-) -> Iterator[tuple[list[int], list[Any] | None]]:
-    """Settle the columns of whole numbers, the largest steps first; yield columns and their values.
+def _size(row: ChangeableRow, base: Floats, step: Floats) -> float:
+    """Return the size of a change to the inputs ``base``, and from there by a step."""
+    return float(np.linalg.norm(np.append(step, (base - row.x) * row.model.step_scale)))
 
-    The values are None if no whole numbers are found that are enough.
+
+def _branched(row: ChangeableRow, to: int, columns: Codes, number: int) -> tuple[list[int], list[Any]] | None:
+    """Return the columns of whole numbers and their values in the smallest change, if there are few."""
+    places = {i: _Whole(row, column) for i, column in enumerate(columns.tolist()) if column in row.whole}
+    if not row.model.is_linear or len(columns) > _MOST_BRANCHED or len(places) > _MOST_SETTLED:
+        return None
+    constraints = _constraints(row, to, columns, row.x, number)
+    found = None if constraints is None else least_whole_step(*constraints, row.bounds(columns), places)
+    if found is None:
+        return None
+    values = [moved(places[i].cell, change) for i, change in found.items()]
+    return None if any(value is None for value in values) else ([places[i].column for i in found], values)
+
+
+class _Whole:
+    """A column that takes only whole numbers; see `WholeColumn`."""
+
+    def __init__(self, row: ChangeableRow, column: int) -> None:
+        self.row, self.column, self.cell = row, column, row.cells[column]
+        self._steps: dict[float, float] = {}
+
+    def change_of(self, step: float) -> float:
+        if self.column not in self.row.curves:
+            return float(step / self.row.weight[self.column])
+        curve = self.row.curves[self.column]
+        order = np.argsort(curve.inputs)
+        at = self.row.x[curve.at] + step / self.row.weight[self.column]
+        return float(np.interp(at, curve.inputs[order], curve.values[order])) - float(self.cell)
+
+    def step_of(self, change: float) -> float:
+        if self.column not in self.row.curves:
+            return float(change * self.row.weight[self.column])
+        if change not in self._steps:  # the steps of the pipeline have to run
+            x = self.row.inputs_with(np.array([self.column]), [moved(self.cell, change)])
+            at = self.row.curves[self.column].at
+            self._steps[change] = float((x - self.row.x)[at] * self.row.weight[self.column])
+        return self._steps[change]
+
+
+def _settled(row: ChangeableRow, to: int, columns: Codes, number: int) -> tuple[list[int], list[Any]] | None:
+    """Settle the columns of whole numbers, the largest steps first; return the columns and their values.
+
+    Return None if no whole numbers are found that are enough.
     """
     left, step = columns, _step(row, to, columns, row.x, number)
     done: tuple[list[int], list[Any]] = ([], [])
     while step is not None:
         whole = [i for i, column in enumerate(left.tolist()) if column in row.whole]
         if not whole:
-            return
+            return done
         order = np.array(whole)[np.argsort(-np.abs(step[whole]), kind="stable")].tolist()
-        values = row.values_at(left[order], step[order])
+        changes = row.changes_at(left[order], step[order])
         if len(order) > _MOST_SETTLED:  # many small steps: round them to the nearest whole number
-            some, options = order[_MOST_SETTLED:], [_rounded(row, left[order], values)[_MOST_SETTLED:]]
+            some, options = order[_MOST_SETTLED:], [_rounded(row, left[order], changes)[_MOST_SETTLED:]]
         else:
-            some, options = order[:1], _sides(row, int(left[order[0]]), values[0])
+            some, options = order[:1], _sides(row, int(left[order[0]]), float(changes[0]))
         chosen = left[some].tolist()
         left = np.delete(left, some)
         step, best = _best(row, to, left, done, chosen, options, number)
-        if best is not None:
-            done = done[0] + chosen, done[1] + best
-        yield chosen, best
-    yield [], None
+        if best is None:
+            return None
+        done = done[0] + chosen, done[1] + best
+    return None
 
 
-def _rounded(row: ChangeableRow, columns: Codes, values: Sequence[Any]) -> list[Any]:
-    cells = [row.cells[column] for column in columns.tolist()]
-    return [moved(c, float(round(apart(v, c)))) for v, c in zip(values, cells, strict=True)]
+def _rounded(row: ChangeableRow, columns: Codes, changes: Floats) -> list[Any]:
+    pairs = zip(columns.tolist(), np.rint(changes).tolist(), strict=True)
+    return [moved(row.cells[column], by) for column, by in pairs]
 
 
-def _sides(row: ChangeableRow, column: int, value: Any) -> list[list[Any]]:
-    """Return the whole numbers on both sides of a value."""
-    cell, by = row.cells[column], apart(value, row.cells[column])
-    return [[moved(cell, float(side))] for side in dict.fromkeys((math.floor(by), math.ceil(by)))]
+def _sides(row: ChangeableRow, column: int, change: float) -> list[list[Any]]:
+    """Return the whole numbers on both sides of a change."""
+    cell = row.cells[column]
+    values = [moved(cell, float(side)) for side in dict.fromkeys((math.floor(change), math.ceil(change)))]
+    return [[value] for value in values if value is not None]
 
 
 def _best(
@@ -186,7 +234,7 @@ def _best(
         step = _step(row, to, left, base, number, quick=True)
         size = math.inf
         if step is not None:
-            size = float(np.square((base - row.x) * row.model.step_scale).sum() + np.square(step).sum())
+            size = _size(row, base, step)
         if size < best[0]:
             best = size, step, values
     return best[1], best[2]
@@ -200,6 +248,20 @@ def _step(
         return None
     if not row.model.is_linear:
         return local_step(row, to, columns, base, MARGINS[number], quick)
+    constraints = _constraints(row, to, columns, base, number)
+    if constraints is None:
+        return None
+    limits, ends = _limits(row, columns)
+    return least_step(np.vstack([constraints[0], limits]), np.concatenate([constraints[1], ends]))
+
+
+def _constraints(
+    row: ChangeableRow, to: int, columns: Codes, base: Floats, number: int
+) -> tuple[Floats, Floats] | None:
+    """Return g and need, such that a step y of the columns reaches the margin if g y >= need.
+
+    Return None if no step gets to the hyperplanes, from which the margin is measured.
+    """
     half_spaces, rounding = row.half_spaces(to), row.rounding(base[None], to)
     h, g = half_spaces.h + half_spaces.slopes @ (base - row.x), row.slopes(half_spaces, columns)
     sizes = np.linalg.norm(g, axis=1)
@@ -207,10 +269,11 @@ def _step(
     step = least_step(np.vstack([g, limits]), np.concatenate([-h, ends]))
     if step is None:
         return None
-    whole = np.linalg.norm(np.append(step, (base - row.x) * row.model.step_scale))
-    needed = np.maximum(beyond(whole, sizes, MARGINS[number]) * sizes, 4.0**number * rounding)
+    needed = np.maximum(
+        beyond(_size(row, base, step), sizes, MARGINS[number]) * sizes, 4.0**number * rounding
+    )
     needed = np.where(sizes > 0.0, needed, np.where(h > 0.0, np.minimum(h, needed), needed))
-    return least_step(np.vstack([g, limits]), np.concatenate([needed - h, ends]))
+    return g, needed - h
 
 
 def _limits(row: ChangeableRow, columns: Codes) -> tuple[Floats, Floats]:
