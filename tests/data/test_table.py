@@ -26,6 +26,7 @@ import whycluster as wc
 from benchmarks.measure import peak_megabytes, result_megabytes
 from tests.optional import optional
 from whycluster.core.errors import InvalidInputError
+from whycluster.data.columns import as_days, as_numbers
 from whycluster.data.opening import open_table
 
 if TYPE_CHECKING:
@@ -438,6 +439,46 @@ def changes_of(found: Any, frame: Any, n_alone: int) -> Any:
         assert found.single[column] is not None
         rows[place + 1, column] = found.single[column]
     return pd.DataFrame({name: rows[:, i].tolist() for i, name in enumerate(frame)})
+
+
+@pytest.mark.slow
+def test_counterfactuals_in_wide_frames_of_mixed_columns() -> None:
+    """Columns of one type are read and changed together: before, this took five times as long."""
+    rng = np.random.default_rng(0)
+    group, columns = rng.integers(0, 3, 60), {}
+    for i in range(0, 3_000, 4):
+        columns[f"x{i}"] = rng.normal(size=60) + group
+        columns[f"k{i}"] = np.array(list("abc"))[np.where(rng.random(60) < 0.6, group, 0)]
+        columns[f"n{i}"] = rng.poisson(3 + group)
+        columns[f"d{i}"] = pd.Timestamp("2020-01-01") + pd.to_timedelta(rng.integers(0, 400, 60), "D")
+    frame = pd.DataFrame(columns)
+    model = wc.tabular.pipeline(frame, 3)
+    exp = wc.explain(model, frame)
+    start = time.process_time()
+    found = exp.counterfactual(0)
+    assert str(found)
+    assert time.process_time() - start < 7
+    changed = frame.iloc[[0]].copy()
+    for name, change, value in zip(frame.columns, found.change, found.after, strict=True):
+        if change:
+            changed[name] = [value]
+    assert model.predict(changed) == found.to
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_wide_frames_are_read_like_narrow_ones(library: str) -> None:
+    rng, times = np.random.default_rng(0), pd.Timestamp("1960-01-01") + pd.to_timedelta(np.arange(5), "h")
+    numbers = pd.DataFrame({f"x{i}": rng.normal(size=5) for i in range(70)}).assign(n=range(5), b=True)
+    numbers.iloc[2, 3] = np.nan
+    dates = pd.DataFrame({f"d{i}": times + pd.Timedelta(days=i) for i in range(70)})
+    dates.iloc[1, 4] = pd.NaT
+    for frame, read in ((numbers, as_numbers), (dates, as_days)):
+        native = frame if library == "pandas" else pl.from_pandas(frame)
+        one_by_one = np.hstack([read(native[[name]]) for name in frame.columns])
+        np.testing.assert_array_equal(read(native), one_by_one)
+    numbers.iloc[0, 0] = 1e200
+    with pytest.raises(wc.InvalidInputError, match="column 'x0' must hold finite numbers of at most 1e"):
+        as_numbers(numbers if library == "pandas" else pl.from_pandas(numbers))
 
 
 @pytest.mark.slow

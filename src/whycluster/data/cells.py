@@ -12,6 +12,8 @@ import numpy as np
 from whycluster.core.arrays import Codes
 from whycluster.data.arrays import is_sparse
 
+_MANY_COLUMNS = 64  # the columns of wider frames are changed together if possible
+
 
 def cells_of(native: Any, row: int) -> list[Any]:
     """Return the values of a row as the container holds them."""
@@ -54,6 +56,8 @@ def _frame_with_cells(native: Any, new: dict[int, dict[int, Any]]) -> Any:
     Wide frames have thousands of columns of a few types, so that whatever depends on the type is done once.
     """
     frame = nw.from_native(native, eager_only=True)
+    if frame.implementation.is_pandas() and native.shape[1] >= _MANY_COLUMNS:
+        return _wide_pandas_with_cells(native, new)
     columns, wider = _native_columns(frame), _WiderTypes()
     for column, cells in new.items():
         columns[column] = _column_with_cells(columns[column], cells, wider, native)
@@ -64,6 +68,45 @@ def _frame_with_cells(native: Any, new: dict[int, dict[int, Any]]) -> Any:
     if frame.implementation.is_polars():
         return native.with_columns([columns[column] for column in new])
     return type(native).from_arrays(columns, names=native.column_names)
+
+
+def _wide_pandas_with_cells(native: Any, new: dict[int, dict[int, Any]]) -> Any:
+    """Return a copy of a wide pandas frame with new cells; the columns of a type are changed together."""
+    import pandas as pd
+
+    wider, groups, pieces = _WiderTypes(), dict[Any, list[int]](), []
+    for column in range(native.shape[1]):
+        groups.setdefault(_common_dtype(native.dtypes.iloc[column], new.get(column)), []).append(column)
+    for dtype, columns in groups.items():
+        part = native.iloc[:, columns].copy()
+        part.columns = pd.Index(columns)
+        if dtype is not None:
+            part = pd.DataFrame(_with_values(part.to_numpy(), dtype, columns, new), part.index, columns)
+        for column in columns if dtype is None else ():
+            if column in new:
+                part[column] = _column_with_cells(part[column], new[column], wider, native)
+        pieces.append(part)
+    made = pd.concat(pieces, axis=1)[range(native.shape[1])]
+    made.columns = native.columns
+    return made
+
+
+def _common_dtype(dtype: Any, cells: dict[int, Any] | None) -> str | None:
+    """Return the type of columns that can be changed together, or None for those that cannot."""
+    if cells is None or not isinstance(dtype, np.dtype) or (dtype.kind == "f" and dtype.itemsize < 8):
+        return None
+    if dtype.kind == "M":
+        return "datetime64[us]"
+    is_number = dtype.kind in "fiu" and all(isinstance(cell, float) for cell in cells.values())
+    return "float64" if is_number else None
+
+
+def _with_values(values: Any, dtype: str, columns: list[int], new: dict[int, dict[int, Any]]) -> Any:
+    values = np.array(values, dtype)
+    cells = [(row, place, v) for place, c in enumerate(columns) for row, v in new[c].items()]
+    rows, places = (np.array(each, dtype=np.intp) for each in list(zip(*cells, strict=True))[:2])
+    values[rows, places] = np.array([value for _, _, value in cells], dtype)
+    return values
 
 
 def _native_columns(frame: nw.DataFrame[Any]) -> list[Any]:

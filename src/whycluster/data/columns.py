@@ -17,7 +17,14 @@ from numpy.typing import NDArray
 
 from whycluster.core.arrays import Floats
 from whycluster.core.errors import InvalidInputError
-from whycluster.data.column_kinds import NUMBER_TYPES, ColumnKind, kind_of_values, kinds_of_frame
+from whycluster.data.column_kinds import (
+    NUMBER_TYPES,
+    ColumnKind,
+    is_numeric,
+    kind_of_dtype,
+    kind_of_values,
+    kinds_of_frame,
+)
 from whycluster.data.days import to_days
 from whycluster.data.elementwise import elementwise
 from whycluster.data.missing import is_missing
@@ -25,6 +32,7 @@ from whycluster.data.missing import is_missing
 _WHEN_FITTED = "when the pipeline was fitted."
 _LARGEST = 1e150  # squares of larger numbers overflow
 _MICROSECONDS_PER_DAY = 86_400e6
+_MANY_COLUMNS = 64  # wider frames are read at once if possible
 
 
 @elementwise
@@ -92,12 +100,59 @@ def columns_of(X: Any, where: str) -> list[Column]:
 
 
 def _read(X: Any, reader: Callable[[Column], NDArray[Any]], dtype: Any, where: str) -> NDArray[Any]:
+    at_once = {read_numbers: numbers_at_once, read_days: days_at_once}.get(reader)
+    values = None if at_once is None else at_once(X)
+    if values is not None:
+        return values
     columns = [reader(column) for column in columns_of(X, where)]
     # Stored by columns, like the source, because writing many rows one by one takes several times as long.
     result = np.empty((len(columns[0]), len(columns)), dtype, order="F")
     for position, values in enumerate(columns):
         result[:, position] = values
     return result
+
+
+def numbers_at_once(X: Any) -> Floats | None:
+    """Return the numbers of a wide frame, which takes long column by column; None if that is not possible."""
+    frame = _wide_frame(X)
+    if frame is None or not all(map(is_numeric, set(frame.schema.values()))):
+        return None
+    native = frame.to_native()
+    if frame.implementation.is_polars():
+        numbers = frame.select(nw.all().cast(nw.Float64())).to_numpy()
+    elif _dtypes_of_pandas(native) <= set("fiub"):
+        numbers = native.to_numpy(dtype=np.float64)
+    else:
+        return None
+    return numbers if (np.abs(numbers[~np.isnan(numbers)]) <= _LARGEST).all() else None
+
+
+def days_at_once(X: Any) -> Floats | None:
+    """Return the dates of a wide frame in days, or None if that is not possible."""
+    frame = _wide_frame(X)
+    if frame is None or any(
+        kind_of_dtype(dtype) is not ColumnKind.DATE for dtype in set(frame.schema.values())
+    ):
+        return None
+    if frame.implementation.is_polars():
+        return frame.select(nw.all().dt.timestamp("us").cast(nw.Float64())).to_numpy() / _MICROSECONDS_PER_DAY
+    if _dtypes_of_pandas(frame.to_native()) != {"M"}:
+        return None
+    times = frame.to_native().to_numpy().astype("datetime64[us]")
+    return np.where(np.isnat(times), np.nan, times.astype(np.int64) / _MICROSECONDS_PER_DAY)
+
+
+def _wide_frame(X: Any) -> nw.DataFrame[Any] | None:
+    """Return a pandas or polars frame if it is wide."""
+    frame = nw.from_native(X, eager_only=True, pass_through=True)
+    if not isinstance(frame, nw.DataFrame) or frame.shape[1] < _MANY_COLUMNS:
+        return None
+    return frame if frame.implementation.is_pandas() or frame.implementation.is_polars() else None
+
+
+def _dtypes_of_pandas(native: Any) -> set[str]:
+    """Return the kinds of NumPy's types among the columns; "" is for the types of pandas and pyarrow."""
+    return {dtype.kind if isinstance(dtype, np.dtype) else "" for dtype in set(native.dtypes)}
 
 
 def read_numbers(column: Column) -> NDArray[Any]:

@@ -18,6 +18,7 @@ from whycluster.core.arrays import Codes, Floats
 from whycluster.core.errors import InvalidInputError
 from whycluster.data.cells import index_of
 from whycluster.data.column_kinds import ColumnKind, kind_of_dtype, kind_of_series, kind_of_values
+from whycluster.data.columns import days_at_once, numbers_at_once
 from whycluster.data.days import to_days
 from whycluster.data.missing import is_missing
 from whycluster.data.table import Requirements, Table, as_float64
@@ -30,11 +31,15 @@ class ObjectTable(Table):
 
     def read(self, start: int, stop: int, offset: Floats | None, out: Floats) -> Floats:
         """Look up the codes of categories and convert the other columns to numbers."""
-        for column in range(self.n_features):
+        for column in self._read_at_once(start, stop, out):
             values = self._values(column, start, stop)
             read = self._read_codes if column in self.categories else self._read_numbers
             out[:, column] = read(values, column, start)
         return as_float64(out, offset, out)
+
+    def _read_at_once(self, start: int, stop: int, out: Floats) -> Sequence[int]:  # noqa: ARG002  # for subclasses
+        """Read the columns that can be read together, and return the others."""
+        return range(self.n_features)
 
     @abstractmethod
     def _read_codes(self, values: list[Any], column: int, start: int) -> list[int]:
@@ -170,6 +175,18 @@ class RawTable(ObjectTable):
         )
         categories = {column: _distinct(table._present(column)) for column in coded}
         return replace(table, categories=categories, dates=dates, booleans=booleans)
+
+    def _read_at_once(self, start: int, stop: int, out: Floats) -> Sequence[int]:
+        if isinstance(self.native, np.ndarray):
+            return range(self.n_features)
+        left, frame = set(range(self.n_features)), nw.from_native(self.native, eager_only=True)
+        numbers = [column for column in left if column not in self.dates and column not in self.categories]
+        for columns, read in ((numbers, numbers_at_once), (sorted(self.dates), days_at_once)):
+            values = read(frame[start:stop, columns]) if columns else None
+            if values is not None:
+                out[:, columns] = values
+                left -= set(columns)
+        return sorted(left)
 
     def column_kind(self, column: int) -> ColumnKind:
         """Return the kind of values in a column."""
