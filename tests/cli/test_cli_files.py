@@ -93,8 +93,14 @@ def test_a_note_names_dates_in_another_format(tmp_path: Path, capsys: pytest.Cap
     days = [f"{1 + i % 12:02}/06/2021" for i in range(40)]
     pl.DataFrame({"day": days, "b": np.arange(40) % 7}).write_csv(tmp_path / "t.csv")
     assert invoke(capsys, "explain", tmp_path / "t.csv", "--k", 2)[2] == (
-        "whycluster: 'day' is text, so each value is a category. Dates must be written as 2020-01-31 to be "
-        "recognized.\n"
+        "whycluster: 'day' is text, so each value is a category. To be recognized, all dates must be written "
+        "as 2020-01-31; '01/06/2021' is not.\n"
+    )
+    days = [f"2021-06-{1 + i % 12:02}" for i in range(39)] + ["unknown"]
+    pl.DataFrame({"day": days, "b": np.arange(40) % 7}).write_csv(tmp_path / "u.csv")
+    assert invoke(capsys, "explain", tmp_path / "u.csv", "--k", 2)[2] == (
+        "whycluster: 'day' is text, so each value is a category. To be recognized, all dates must be written "
+        "as 2020-01-31; 'unknown' is not.\n"
     )
 
 

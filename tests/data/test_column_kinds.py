@@ -151,13 +151,14 @@ def test_the_columns_of_a_frame_are_classified_at_once() -> None:
             "seen": pd.date_range("2020-01-01", periods=12),
             "city": ["Rome", "Oslo"] * 6,
             "day": [f"2021-03-{day:02}" for day in [*range(1, 11), 1, 2]],
+            "us": [f"03/{day:02}/2021" for day in [*range(1, 11), 1, 2]],
         }
     )
     found = classify_columns(frame, "test")
     assert found.frame is frame
-    assert found.readings == {"numbers": ["age"], "dates": ["seen"], "categories": ["city", "day"]}
+    assert found.readings == {"numbers": ["age"], "dates": ["seen", "day"], "categories": ["city", "us"]}
     assert found.left_out == {"id": "like an identifier, whole numbers in a column with such a name"}
-    assert found.text_dates == ["day"]
-    kept = classify_columns(frame.set_axis(range(5), axis=1), "test", keep=[0])
-    assert kept.readings == {"numbers": [0, 1], "dates": [2], "categories": [3, 4]}
+    assert found.text_dates == ["us"]
+    kept = classify_columns(frame.set_axis(range(6), axis=1), "test", keep=[0])
+    assert kept.readings == {"numbers": [0, 1], "dates": [2, 4], "categories": [3, 5]}
     assert kept.left_out == {}

@@ -184,13 +184,13 @@ def test_columns_of_nothing_and_of_anything_are_summarised() -> None:
 
 def test_dates_that_came_as_text_are_pointed_at() -> None:
     frame = pd.DataFrame(
-        {"age": np.arange(40) % 7, "joined": [f"2021-03-{1 + i % 20:02}" for i in range(40)]}
+        {"age": np.arange(40) % 7, "joined": [f"{1 + i % 20:02}/03/2021" for i in range(40)]}
     )
     with pytest.warns(wc.ColumnWarning) as caught:
         wc.tabular.pipeline(frame, n_clusters=2)
     assert [str(each.message) for each in caught] == [
-        "pipeline: 'joined' holds dates as text, so each distinct date is treated as a category. Convert it "
-        "first, for example with parse_dates in pandas.read_csv."
+        "pipeline: 'joined' holds dates as text that are not all written as 2024-03-01, so each distinct "
+        "value is treated as a category. Convert it first, for example with pandas.to_datetime."
     ]
     assert caught[0].filename == __file__
 

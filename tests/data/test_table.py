@@ -445,7 +445,7 @@ def changes_of(found: Any, frame: Any, n_alone: int) -> Any:
 def test_counterfactuals_in_wide_frames_of_mixed_columns() -> None:
     """Columns of one type are read and changed together: before, this took five times as long."""
     rng = np.random.default_rng(0)
-    group, columns = rng.integers(0, 3, 60), {}
+    group, columns = rng.integers(0, 3, 60), dict[str, Any]()
     for i in range(0, 3_000, 4):
         columns[f"x{i}"] = rng.normal(size=60) + group
         columns[f"k{i}"] = np.array(list("abc"))[np.where(rng.random(60) < 0.6, group, 0)]

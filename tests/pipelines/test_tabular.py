@@ -531,7 +531,7 @@ def test_what_is_left_out_is_said_once() -> None:
             "like an identifier, 60 of 60 values are distinct",
         ),
         (
-            [f"2020-01-01T{i // 60:02}:{i % 60:02}" for i in range(N)],
+            [f"01/01/2020 {i // 60:02}:{i % 60:02}" for i in range(N)],
             "like an identifier, 60 of 60 values are distinct (most can be read as dates; convert them "
             "first)",
         ),
@@ -793,9 +793,9 @@ def test_different_rows_are_counted_beyond_the_first() -> None:
             "holds inf. Replace it, or make it a missing value.",
         ),
         (
-            {"joined": "2020-01-01"},
+            {"joined": "01/02/2020"},
             "as_days: column 'joined' must hold dates, durations or times of day; row 0 holds "
-            "'2020-01-01'. The column held dates, durations or times of day when the pipeline was fitted.",
+            "'01/02/2020'. The column held dates, durations or times of day when the pipeline was fitted.",
         ),
         (
             {"city": [["Rome"]] * N},

@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from whycluster.cli.naming import read_names
-from whycluster.cli.reading import TableFile, check_text, code_notes, read
+from whycluster.cli.reading import TableFile, check_text, code_notes, date_notes, read, with_dates
 from whycluster.clustering.labels import fit_surrogate
 from whycluster.core.arrays import Codes
 from whycluster.core.errors import ColumnWarning, FidelityWarning, InvalidInputError
@@ -220,7 +220,8 @@ def cluster_frame(frame: pl.DataFrame, options: CommandOptions, step: int = 1) -
     step : ``frame`` contains every ``step``-th row of a larger table
     """
     chosen = choose_columns(frame, options)
-    notes = check_text(frame[chosen])
+    frame = frame.with_columns(with_dates(frame[chosen]).get_columns())
+    notes = check_text(frame[chosen]) + date_notes(frame[chosen])
     with Progress("checking the columns", None):
         columns = classify_columns(frame[chosen], "explain", chosen if options.columns else (), step)
     left_out = {str(name): reason for name, reason in columns.left_out.items()}
@@ -237,6 +238,7 @@ def cluster_frame(frame: pl.DataFrame, options: CommandOptions, step: int = 1) -
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("ignore", FidelityWarning)  # the findings include this warning
         warnings.simplefilter("always", ColumnWarning)
+        warnings.filterwarnings("ignore", ".* dates as text", ColumnWarning)  # `check_text` notes them
         network, labels, description = find_clusters(columns, frame, options)
     if options.names is not None:
         names = read_names(options.names, network.labels.tolist())

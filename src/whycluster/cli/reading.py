@@ -12,7 +12,6 @@ import sys
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, NoReturn
@@ -25,6 +24,7 @@ from whycluster.data import display
 from whycluster.data.column_checks import CODE, is_code, is_convertible
 from whycluster.data.column_kinds import ColumnKind, kinds_of_frame
 from whycluster.data.files import is_utf8
+from whycluster.data.iso_dates import is_other_date, parse_date, parse_dates
 from whycluster.data.missing import MISSING_WORDS
 
 _PREVIEW = 1 << 16  # number of bytes that are checked before a file is read
@@ -33,13 +33,12 @@ _LONGEST_VALUE = (1 << 31) - 1  # characters; Python's default, 131,072, is shor
 _EXPANDED, _RATIO = 1 << 28, 100  # bytes, or times the compressed size, whichever is larger
 _CHUNK = 1 << 20  # bytes of expanded text that are read at once
 _TYPE_ROWS = 10_000  # number of rows for inferring column types; all rows if later rows contradict the types
+_MOST_LISTED = 5  # columns that a note lists
 _CHECKED_VALUES = 1000  # number of values checked in a text column
-_ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)?)?")
 _DECORATED_NUMBER = re.compile(  # with thousands separators, a currency sign or a percent sign
     r"\W{0,3}\d{1,3}([.,' \u00a0]\d{3})+([.,]\d+)?\W{0,3}"
     r"|[$\u20ac\u00a3] ?-?\d[\d.,]*|-?\d[\d.,]* ?[$\u20ac\u00a3%]"
 )
-_OTHER_DATE = re.compile(r"\d{1,2}[./-]\d{1,2}[./-](\d{4}|\d\d)( .*)?")
 _DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
 _DECIMAL_COMMA = re.compile(r"\s*[-+]?\d*,\d+([eE][-+]?\d+)?\s*")
 _TEXT_SUFFIXES = (".csv", ".tsv", ".txt", ".jsonl", ".ndjson")
@@ -127,7 +126,7 @@ def read(file: TableFile) -> pl.DataFrame:
     _check_shape(file, frame)
     large = [name for name, dtype in frame.schema.items() if str(dtype) in ("Int128", "UInt128")]
     # Numbers with this many digits are identifiers.
-    return _with_dates(frame.with_columns(frame[name].cast(pl.String) for name in large))
+    return with_dates(frame.with_columns(frame[name].cast(pl.String) for name in large))
 
 
 def _check_file(file: TableFile) -> None:
@@ -153,15 +152,12 @@ def _text_columns(frame: pl.DataFrame) -> Iterator[tuple[str, list[str]]]:
             yield name, frame[name].drop_nulls().head(_CHECKED_VALUES).to_list()
 
 
-def _with_dates(frame: pl.DataFrame) -> pl.DataFrame:
-    """Convert text columns of ISO dates, with or without times, to dates."""
+def with_dates(frame: pl.DataFrame) -> pl.DataFrame:
+    """Convert text columns of ISO dates, with or without times, to dates; see `kind_of_text`."""
     for name, values in _text_columns(frame):
-        if not values or not all(_ISO_DATE.fullmatch(value) for value in values):
-            continue
-        days = all(len(value) == len("2020-01-31") for value in values)
-        with suppress(pl.exceptions.PolarsError):  # a later value is not a date
-            text = frame[name].str
-            frame = frame.with_columns(text.to_date("%Y-%m-%d") if days else text.to_datetime())
+        dates = None if parse_dates(values) is None else parse_dates(frame[name].to_list())
+        if dates is not None:
+            frame = frame.with_columns(pl.Series(name, dates))
     return frame
 
 
@@ -470,12 +466,29 @@ def check_text(frame: pl.DataFrame) -> list[str]:
                 f"{name!r} is text, so each value is a category. Most values are numbers, but {others[0]!r} "
                 f"is not. If it means missing, add --missing {others[0]!r}."
             )
-        elif sum(bool(_OTHER_DATE.fullmatch(value)) for value in values) * 2 > len(values):
+        elif 2 * sum(is_other_date(value) or parse_date(value) is not None for value in values) > len(values):
             notes.append(
-                f"{name!r} is text, so each value is a category. Dates must be written as 2020-01-31 to be "
-                "recognized."
+                f"{name!r} is text, so each value is a category. To be recognized, all dates must be written "
+                f"as 2020-01-31; {_not_a_date(values)!r} is not."
             )
     return notes
+
+
+def _not_a_date(values: Sequence[str]) -> str:
+    """Return the first value that is not an ISO date, or else the one that differs in its time zone."""
+    other = next((value for value in values if parse_date(value) is None), None)
+    return values[-1] if other is None else other
+
+
+def date_notes(frame: pl.DataFrame) -> list[str]:
+    """Return a note that lists the columns of dates, which may have been text."""
+    names = [repr(name) for name, kind in _kinds(frame) if kind is ColumnKind.DATE]
+    more = f" and {len(names) - _MOST_LISTED} more" * (len(names) > _MOST_LISTED)
+    return [f"read as dates: {', '.join(names[:_MOST_LISTED])}{more}"] if names else []
+
+
+def _kinds(frame: pl.DataFrame) -> Iterator[tuple[str, ColumnKind | None]]:
+    return zip(frame.columns, kinds_of_frame(nw.from_native(frame)), strict=True)
 
 
 def code_notes(frame: pl.DataFrame) -> list[str]:

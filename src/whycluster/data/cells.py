@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+import datetime as dt
+from collections.abc import Hashable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -48,6 +49,40 @@ def with_cells(native: Any, rows: Codes, columns: Codes, values: Sequence[Any], 
     for row, column, value in zip(rows.tolist(), columns.tolist(), values, strict=True):
         new.setdefault(column, {})[row] = value
     return _frame_with_cells(native, new)
+
+
+def with_columns(native: Any, dates: Mapping[int, Sequence[Any]]) -> Any:
+    """Return a copy of a frame or an array of objects in which some columns hold these dates."""
+    if isinstance(native, np.ndarray):
+        array = native.astype(object)
+        for column, values in dates.items():
+            array[:, column] = values
+        return array
+    frame = nw.from_native(native, eager_only=True)
+    if frame.implementation.is_pandas():
+        made = native.copy(deep=False)
+        for column, values in dates.items():
+            made.isetitem(
+                column, type(native.iloc[:, column])(values, native.index, dtype=_time_type(values))
+            )
+        return made
+    names = frame.columns
+    return frame.with_columns(
+        nw.new_series(names[column], values, _narwhals_time(values), backend=frame.implementation)
+        for column, values in dates.items()
+    ).to_native()
+
+
+def _time_type(values: Sequence[Any]) -> str:
+    """Return the type of pandas for dates, which has no type for days without a time."""
+    zoned = any(getattr(value, "tzinfo", None) is not None for value in values)
+    return "datetime64[us, UTC]" if zoned else "datetime64[us]"
+
+
+def _narwhals_time(values: Sequence[Any]) -> nw.dtypes.DType:
+    if any(isinstance(value, dt.datetime) for value in values):
+        return nw.Datetime("us", "UTC" if "UTC" in _time_type(values) else None)
+    return nw.Date()
 
 
 def _frame_with_cells(native: Any, new: dict[int, dict[int, Any]]) -> Any:

@@ -21,6 +21,7 @@ from whycluster.core.errors import InvalidInputError, MissingDependencyError
 from whycluster.data.column_kinds import ColumnKind, distinct_types
 from whycluster.data.columns import Column, category_as_text, columns_of, read_days, read_numbers, read_text
 from whycluster.data.frame_table import as_frame
+from whycluster.data.iso_dates import is_other_date
 from whycluster.data.table import Table
 
 LIKE_IDENTIFIER = "like an identifier"
@@ -44,7 +45,7 @@ class ClassifiedColumns:
     readings : the columns to read as "numbers", as "dates" and as "categories", given by name, or by position
         if the names are not text
     left_out : the reason for each column that is to be left out
-    text_dates : the names of the categorical columns whose values look like dates
+    text_dates : the names of the categorical columns whose values look like dates in another format
     """
 
     frame: Any
@@ -247,7 +248,7 @@ def holds_dates(column: Column) -> bool:
 
 
 def is_text_of_dates(column: Column) -> bool:
-    """Return whether a column holds text with at least ten distinct values, most of them ISO dates."""
+    """Return whether a column holds categories with at least ten distinct values, most of them dates."""
     if not column.kind.is_categorical:
         return False
     texts = {value for value in column.values() if isinstance(value, str)}
@@ -291,7 +292,7 @@ def _content_of(texts: set[str]) -> str:
     for content, convert in (("numbers", float), ("dates", datetime.fromisoformat)):
         if sum(is_convertible(text, convert) for text in some) > len(some) / 2:
             return content
-    return ""
+    return "dates" if sum(map(is_other_date, some)) > len(some) / 2 else ""
 
 
 def is_code(text: str) -> bool:

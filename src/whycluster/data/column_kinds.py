@@ -17,6 +17,7 @@ from typing import Any
 import narwhals as nw
 import numpy as np
 
+from whycluster.data.iso_dates import parse_dates
 from whycluster.data.missing import is_missing
 
 
@@ -138,6 +139,11 @@ def kind_of_values(values: Iterable[Any]) -> ColumnKind:
         if all(issubclass(found, allowed) for found in types):
             return kind
     return ColumnKind.OTHER
+
+
+def kind_of_text(values: Iterable[Any]) -> ColumnKind:
+    """Return the kind of a text column: dates if all values that are not missing are ISO dates, else text."""
+    return ColumnKind.TEXT if parse_dates(values) is None else ColumnKind.DATE
 
 
 def distinct_types(values: Iterable[Any]) -> list[type]:

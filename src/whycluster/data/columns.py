@@ -22,11 +22,13 @@ from whycluster.data.column_kinds import (
     ColumnKind,
     is_numeric,
     kind_of_dtype,
+    kind_of_text,
     kind_of_values,
     kinds_of_frame,
 )
 from whycluster.data.days import to_days
 from whycluster.data.elementwise import elementwise
+from whycluster.data.iso_dates import parse_date
 from whycluster.data.missing import is_missing
 
 _WHEN_FITTED = "when the pipeline was fitted."
@@ -38,16 +40,18 @@ _MANY_COLUMNS = 64  # wider frames are read at once if possible
 @elementwise
 def as_numbers(X: Any) -> Floats:
     """Return every column as float64, with NaN for missing values."""
-    return _read(X, read_numbers, np.float64, "as_numbers")
+    numbers = numbers_at_once(X)
+    return _read(X, read_numbers, np.float64, "as_numbers") if numbers is None else numbers
 
 
 @elementwise
 def as_days(X: Any) -> Floats:
     """Return every column of dates, durations or times of day as days, with NaN for missing values.
 
-    Dates are counted in days since 1970, in UTC.
+    Dates are counted in days since 1970, in UTC. They may be text, such as "2024-03-01".
     """
-    return _read(X, read_days, np.float64, "as_days")
+    days = days_at_once(X)
+    return _read(X, read_days, np.float64, "as_days") if days is None else days
 
 
 @elementwise
@@ -77,8 +81,12 @@ class Column:
 
     @cached_property
     def kind(self) -> ColumnKind:
-        """The kind of values, from the type of the column or, if that is not specific, from the values."""
-        return self.kind_of_type or kind_of_values(self.values())
+        """The kind of values, from the type of the column or, if that is not specific, from the values.
+
+        Text that holds only ISO dates counts as dates.
+        """
+        kind = self.kind_of_type or kind_of_values(self.values())
+        return kind_of_text(self.values()) if kind is ColumnKind.TEXT else kind
 
     def error(self, expected: str, row: int, value: Any, advice: str) -> InvalidInputError:
         """Return the error for a value that the column must not hold."""
@@ -100,10 +108,6 @@ def columns_of(X: Any, where: str) -> list[Column]:
 
 
 def _read(X: Any, reader: Callable[[Column], NDArray[Any]], dtype: Any, where: str) -> NDArray[Any]:
-    at_once = {read_numbers: numbers_at_once, read_days: days_at_once}.get(reader)
-    values = None if at_once is None else at_once(X)
-    if values is not None:
-        return values
     columns = [reader(column) for column in columns_of(X, where)]
     # Stored by columns, like the source, because writing many rows one by one takes several times as long.
     result = np.empty((len(columns[0]), len(columns)), dtype, order="F")
@@ -180,7 +184,14 @@ def read_days(column: Column) -> NDArray[Any]:
         days = column.series.dt.total_microseconds().cast(nw.Float64()).to_numpy()
     if days.dtype == np.float64:
         return days / _MICROSECONDS_PER_DAY
-    return _convert_each(column, "dates, durations or times of day", (date, time, timedelta), to_days)
+    return _convert_each(column, "dates, durations or times of day", (date, time, timedelta, str), _to_days)
+
+
+def _to_days(value: Any) -> float:
+    found = parse_date(value) if isinstance(value, str) else value
+    if found is None:
+        raise ValueError(f"not an ISO date: {value!r}")
+    return to_days(found)
 
 
 def _convert_each(
@@ -190,12 +201,14 @@ def _convert_each(
     for row, value in enumerate(values):
         if is_missing(value):
             continue
-        if not isinstance(value, types):
-            raise column.error(expected, row, value, f"The column held {expected} {_WHEN_FITTED}")
         try:
+            if not isinstance(value, types):
+                raise TypeError(f"{value!r}")
             result[row] = convert(value)
         except OverflowError:  # rejected later, like all numbers that are too large
             result[row] = np.inf
+        except (TypeError, ValueError):
+            raise column.error(expected, row, value, f"The column held {expected} {_WHEN_FITTED}") from None
     return result
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 from abc import abstractmethod
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -16,10 +16,11 @@ from numpy.typing import NDArray
 
 from whycluster.core.arrays import Codes, Floats
 from whycluster.core.errors import InvalidInputError
-from whycluster.data.cells import index_of
+from whycluster.data.cells import index_of, with_columns
 from whycluster.data.column_kinds import ColumnKind, kind_of_dtype, kind_of_series, kind_of_values
 from whycluster.data.columns import days_at_once, numbers_at_once
 from whycluster.data.days import to_days
+from whycluster.data.iso_dates import parse_dates
 from whycluster.data.missing import is_missing
 from whycluster.data.table import Requirements, Table, as_float64
 
@@ -175,6 +176,17 @@ class RawTable(ObjectTable):
         )
         categories = {column: _distinct(table._present(column)) for column in coded}
         return replace(table, categories=categories, dates=dates, booleans=booleans)
+
+    def with_dates(self, columns: Iterable[int]) -> RawTable:
+        """Return the table with dates instead of the text in these columns, if all of it is dates."""
+        text = [column for column in columns if self.column_kind(column) is ColumnKind.TEXT]
+        dates = {column: parse_dates(self._values(column, 0, self.n_rows)) for column in text}
+        found = {column: values for column, values in dates.items() if values is not None}
+        if not found:
+            return self
+        kept = {column: names for column, names in self.categories.items() if column not in found}
+        native = with_columns(self.native, found)
+        return replace(self, native=native, categories=kept, dates=self.dates | found.keys())
 
     def _read_at_once(self, start: int, stop: int, out: Floats) -> Sequence[int]:
         if isinstance(self.native, np.ndarray):

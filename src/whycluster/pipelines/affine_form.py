@@ -43,6 +43,7 @@ class AffineForm:
     below : the form that mixed the features, if mixed features were then transformed one by one (such as a
         power of a principal component). The "columns" of this form are then the outputs of `below`.
     text : the columns that some step treats as text
+    days : the columns that `as_days` reads
     """
 
     run: Run
@@ -54,6 +55,7 @@ class AffineForm:
     unit: Floats | None = None
     below: AffineForm | None = None
     text: frozenset[int] = frozenset()
+    days: frozenset[int] = frozenset()
 
     @classmethod
     def of_columns(cls, n_columns: int) -> AffineForm:
@@ -117,11 +119,15 @@ class AffineForm:
         """Return an equivalent form whose atoms are the outputs, if each output comes from one column."""
         if self.mixes:
             return self
-        return AffineForm(run=self.run, source=self.owner, below=self.below, text=self.text)
+        return AffineForm(run=self.run, source=self.owner, below=self.below, text=self.text, days=self.days)
 
     def with_text(self, outputs: Sequence[int]) -> AffineForm:
         """Return a copy of the form that records which outputs are unchanged text columns."""
         return replace(self, text=self.text | {*self.owner[list(outputs)].tolist()})
+
+    def with_days(self) -> AffineForm:
+        """Return a copy of the form that records that its outputs are columns read as days."""
+        return replace(self, days=self.days | {*self.owner.tolist()})
 
     def transform_each(self, run: Run, origin: Codes | None = None) -> AffineForm:
         """Return the form after a step that computes each of its outputs from one output of this form.
@@ -134,10 +140,12 @@ class AffineForm:
         after = compose(self.run, run)
         origin = np.arange(self.n_outputs) if origin is None else origin
         if not self.mixes:
-            return AffineForm(run=after, source=self.owner[origin], below=self.below, text=self.text)
+            return AffineForm(
+                run=after, source=self.owner[origin], below=self.below, text=self.text, days=self.days
+            )
         if self.below is not None:
             raise TwiceTransformedError
-        return AffineForm(run=after, source=origin, below=self, text=self.text)
+        return AffineForm(run=after, source=origin, below=self, text=self.text, days=self.days)
 
     def map(
         self, run: Run, matrix: Matrix, center: Floats | None = None, shift: Floats | None = None
@@ -177,7 +185,9 @@ class AffineForm:
         """Return the form after a step that selects some of the outputs."""
         after = compose(self.run, run)
         if self.matrix is None:
-            return AffineForm(run=after, source=self.source[chosen], below=self.below, text=self.text)
+            return AffineForm(
+                run=after, source=self.source[chosen], below=self.below, text=self.text, days=self.days
+            )
         shift = None if self.shift is None else self.shift[chosen]
         return replace(self, run=after, matrix=self.matrix[chosen], shift=shift)
 
@@ -208,7 +218,9 @@ class AffineForm:
             unit = None if unit is None else np.append(unit, 1.0)
             matrix = sparse.hstack([sparse.csr_array(matrix), sparse.csr_array(left[:, None])]).tocsr()
         after = compose(self.run, run)
-        return AffineForm(after, source, matrix, atoms, unit=unit, below=self.below, text=self.text)
+        return AffineForm(
+            after, source, matrix, atoms, unit=unit, below=self.below, text=self.text, days=self.days
+        )
 
     @property
     def is_plain(self) -> bool:
@@ -282,7 +294,10 @@ class _Rescaled:
 
 def join(forms: Sequence[AffineForm], run: Run) -> AffineForm:
     """Return a form with the outputs of several forms side by side; ``run`` must return the same outputs."""
-    return replace(_join(forms, run), text=frozenset().union(*(form.text for form in forms)))
+    text, days = (
+        frozenset[int]().union(*each) for each in zip(*((f.text, f.days) for f in forms), strict=True)
+    )
+    return replace(_join(forms, run), text=text, days=days)
 
 
 def _join(forms: Sequence[AffineForm], run: Run) -> AffineForm:

@@ -97,6 +97,8 @@ class PipelineNetwork(Network):
         columns.setdefault("model_names", self.feature_names)
         n_features = self.energy.n_features
         raw = open_table(X, where=where, name=name, n_features=n_features, any_kind=True, **columns)
+        if isinstance(raw, RawTable):
+            raw = raw.with_dates(self.stages.form.days)
         table = StagedTable.of(raw, self.stages)
         if self.stages.form.mixes:
             table.check_steps()

@@ -44,7 +44,7 @@ from whycluster.core.arrays import Codes, Floats
 from whycluster.core.errors import UnsupportedModelError
 from whycluster.data.arrays import is_sparse
 from whycluster.data.column_checks import is_number_as_text
-from whycluster.data.columns import as_text
+from whycluster.data.columns import as_days, as_text
 from whycluster.data.elementwise import MARK
 from whycluster.data.missing import is_missing
 from whycluster.pipelines.affine_form import AffineForm, TwiceTransformedError, compose, join, steps_of
@@ -270,7 +270,8 @@ def _function(transformer: Any, step: Step, form: AffineForm) -> AffineForm:
             f"not marked. If it computes each feature from the feature at the same position, mark it: "
             f"wc.elementwise(function). {ALTERNATIVE}"
         )
-    return form.transform_each(step)
+    after = form.transform_each(step)
+    return after.with_days() if function is as_days else after
 
 
 @_after.register(SimpleImputer)

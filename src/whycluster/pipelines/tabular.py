@@ -68,7 +68,9 @@ def pipeline(
 
     - *numbers*, including booleans, are standardized. Missing values are replaced by the median and marked in
       an extra column of 0 and 1.
-    - *dates*, times and durations become days (since 1970, in UTC) and are then treated as numbers.
+    - *dates*, times and durations become days (since 1970, in UTC) and are then treated as numbers. Text is
+      read as dates if every value that is not missing is an ISO date, such as "2024-03-01" or
+      "2024-03-01 12:30".
     - *categories* (text, categoricals, enums, and text mixed with numbers) become one column per category,
       with the values 0 and sqrt(1/2), since a change of category changes two of these columns. Missing values
       become a category, ``"missing"``.
@@ -290,9 +292,9 @@ def warn_of_columns(columns: ClassifiedColumns) -> None:
     if columns.text_dates:
         holds, them = ("holds", "it") if len(columns.text_dates) == 1 else ("hold", "them")
         messages.append(
-            f"{where}: {', '.join(map(repr, columns.text_dates))} {holds} dates as text, so each distinct "
-            f"date is treated as a category. Convert {them} first, for example with parse_dates in "
-            "pandas.read_csv."
+            f"{where}: {', '.join(map(repr, columns.text_dates))} {holds} dates as text that are not all "
+            f"written as 2024-03-01, so each distinct value is treated as a category. Convert {them} first, "
+            "for example with pandas.to_datetime."
         )
     for message in messages:
         warnings.warn(message, ColumnWarning, stacklevel=level_of_the_caller())
