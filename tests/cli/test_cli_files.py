@@ -104,6 +104,15 @@ def test_a_note_names_dates_in_another_format(tmp_path: Path, capsys: pytest.Cap
     )
 
 
+def test_more_clusters_than_distinct_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pl.DataFrame({"a": [1.0, 2.0] * 15, "b": [0.0, 5.0] * 15}).write_csv(tmp_path / "t.csv")
+    assert invoke(capsys, "explain", tmp_path / "t.csv", "--k", 3) == (
+        2,
+        "",
+        "whycluster: --k must be at most 2, the number of distinct rows in frame; got 3.\n",
+    )
+
+
 def test_ambiguous_identifiers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """To count rows from 0 although a column holds other numbers would explain the wrong row."""
     ids = [*range(1, 40), 7]

@@ -189,6 +189,13 @@ def test_days_change_together_with_numbers(backend: str) -> None:
     assert n_days > 5
 
 
+def test_nothing_is_said_of_several_features_if_only_one_may_change() -> None:
+    frame = customers(200)
+    text = str(wc.explain(wc.tabular.pipeline(frame, 3), frame).counterfactual(0, within=["since"]))
+    assert "One feature alone" in text
+    assert "Several features" not in text
+
+
 @pytest.mark.parametrize("n_wide", [2, 400])
 def test_dates_beyond_the_calendar_are_not_given(n_wide: int) -> None:
     """In a wide table, one date alone would have to move by tens of thousands of years."""

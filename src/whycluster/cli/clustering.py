@@ -256,7 +256,10 @@ def _new_clusters(
     check_k(options.k, frame.height)
     with Progress("clustering", None):
         warn_of_columns(columns)
-        model = cluster_columns(columns, options.k, random_state=options.seed)
+        try:
+            model = cluster_columns(columns, options.k, random_state=options.seed)
+        except InvalidInputError as error:
+            raise InvalidInputError(str(error).replace("pipeline: n_clusters must", "--k must")) from error
     description = f"k-means with {model[-1].n_clusters} clusters"
     if options.k is None:
         description += f", the elbow of {min(model.inertias_)} to {max(model.inertias_)}"

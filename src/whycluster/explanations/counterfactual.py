@@ -158,7 +158,8 @@ class Counterfactual:
         name, to = display.clean(str(self._name)), cluster_name(self.to)
         place = "in " * (not is_noise(self.cluster)) + cluster_name(self.cluster)
         listed, alone = self._describe_single(to, n_features)
-        parts = [f"Row {name} is {place}. {alone}", self._describe_all(to, n_features, listed)]
+        together = self._describe_all(to, n_features, listed)
+        parts = [f"Row {name} is {place}. {alone}", *([together] if together else [])]
         if self.held:
             held = [f"{display.clean(str(name))} ({why})" for name, why in self.held.items()]
             more = f" and {len(held) - _MOST_HELD:,} more" * (len(held) > _MOST_HELD)
@@ -190,7 +191,10 @@ class Counterfactual:
             return f"{_TOGETHER}. {self._claim(short, to, features)}\n{self._change_table(short)}"
         if short.columns[0] not in listed:
             return f"{self._claim(short, to, features)}\n{self._change_table(short)}"
-        return f"{_TOGETHER}: no smaller change {self._not_found(short, most)}{self._known(to, features)}"
+        known = [self._bound(to, features)] if self.lower_bound else []
+        if len(self._subject.free) > 1:
+            known.insert(0, f"{_TOGETHER}: no smaller change {self._not_found(short, most)}")
+        return " ".join(known)
 
     def _not_found(self, short: Change, most: int) -> str:
         """Say of how many features no change smaller than a short one was found."""
@@ -200,9 +204,6 @@ class Counterfactual:
         return (
             f"of {most} features was found; one of {n_changed}, of size {self.distance:.3g}, is in `after`."
         )
-
-    def _known(self, to: str, features: str) -> str:
-        return f" {self._bound(to, features)}" if self.lower_bound else ""
 
     def _short_change(self, columns: Codes, n_features: int) -> Change | None:
         """Return the change to print: of several features or, if that is smaller, of one."""
