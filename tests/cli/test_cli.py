@@ -171,6 +171,7 @@ def test_explain_chooses_the_number_of_clusters(passengers: Path, capsys: pytest
     assert err == (
         "whycluster: left out: name (like an identifier, 60 of 60 values are distinct)\n"
         "whycluster: rows are identified by 'name'\n"
+        "whycluster: read as dates: 'boarded'\n"
     )
 
 

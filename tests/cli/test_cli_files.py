@@ -109,7 +109,7 @@ def test_more_clusters_than_distinct_rows(tmp_path: Path, capsys: pytest.Capture
     assert invoke(capsys, "explain", tmp_path / "t.csv", "--k", 3) == (
         2,
         "",
-        "whycluster: --k must be at most 2, the number of distinct rows in frame; got 3.\n",
+        "whycluster: --k must be at most 2, the number of distinct rows; got 3.\n",
     )
 
 
@@ -379,7 +379,7 @@ MISTAKES: dict[str, tuple[str, bytes | None, list[str], str]] = {
         "t.csv",
         b"a,b\n1,2\n3,4\n3,4\n",
         ["--k", "3"],
-        "n_clusters must be at most 2, the number of distinct rows in frame; got 3.",
+        "--k must be at most 2, the number of distinct rows; got 3.",
     ),
     "thousands": (
         "t.csv",

@@ -727,7 +727,7 @@ def test_frames_that_cannot_be_encoded(frame: Any, expected: str) -> None:
         ({"n_clusters": 2.5}, "pipeline: n_clusters must be None or an integer of at least 2; got 2.5."),
         (
             {"n_clusters": 61},
-            "pipeline: n_clusters must be at most 60, the number of distinct rows in frame; got 61.",
+            "pipeline: n_clusters must be at most 60, the number of distinct rows; got 61.",
         ),
         ({"max_clusters": 1}, "pipeline: max_clusters must be an integer of at least 2; got 1."),
         ({"category_weight": 0}, "pipeline: category_weight must be a number above 0; got 0."),
@@ -775,7 +775,7 @@ def test_different_rows_are_counted_beyond_the_first() -> None:
     frame = pd.DataFrame({"x": [0.0] * 1500 + [1.0, 2.0]})
     assert pipeline(frame, 3)["clusters"].n_clusters == 3
     assert message(lambda: pipeline(frame, 4)) == (
-        "pipeline: n_clusters must be at most 3, the number of distinct rows in frame; got 4."
+        "pipeline: n_clusters must be at most 3, the number of distinct rows; got 4."
     )
 
 

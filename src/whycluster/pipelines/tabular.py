@@ -328,7 +328,7 @@ def _check_different(X: Floats, n_clusters: Any) -> None:
     different = _count_different(X, n_clusters)
     if different < n_clusters:
         raise InvalidInputError(
-            f"pipeline: n_clusters must be at most {different}, the number of distinct rows in frame; "
+            f"pipeline: n_clusters must be at most {different}, the number of distinct rows; "
             f"got {n_clusters}."
         )
 
