@@ -86,7 +86,8 @@ def conservation(data: Path | None) -> list[float]:
     """Return |sum at the pixels - f_c| / f_c for each image; the network has all its biases."""
     module, x = network(data), images(data, 8)
     head = KMeans(3, n_init=3, random_state=0).fit(wc.deep.features(module, x, pool="mean"))
-    exp = wc.explain(wc.deep.DeepClustering(module, head, pool="mean", batch_size=4), x)
+    model = wc.deep.DeepClustering(module, head, pool="mean", reference="midpoint", batch_size=4)
+    exp = wc.explain(model, x)
     return [float(part) for part in np.abs(exp.residual) / exp.evidence]
 
 

@@ -92,7 +92,9 @@ def heatmaps_of(
 ) -> dict[str, Array]:
     """Return the heat maps of each method, (K, H, W)."""
     x = wc.deep.normalize(image)[0]
-    found = wc.deep.spatial_clusters(encoder, x, None, N_MAPS, rules="vgg")
+    found = wc.deep.spatial_clusters(
+        encoder, x, None, N_MAPS, reference="midpoint", rules="vgg", rule="min-take-most"
+    )
     stride = x.shape[-1] // found.cluster.shape[-1]
     inside = np.stack([found.cluster[0] == label for label in found.labels])
     dissected = {}

@@ -61,7 +61,15 @@ def clusters_of(
 ) -> Clusters:
     """Cluster the locations of a block's output for an image of shape (3, H, W) from 0 to 1."""
     X = wc.deep.normalize(image)
-    found = wc.deep.spatial_clusters(encoder, X, vgg16.BLOCKS[block], n_clusters, rules="vgg")
+    found = wc.deep.spatial_clusters(
+        encoder,
+        X,
+        vgg16.BLOCKS[block],
+        n_clusters,
+        reference="midpoint",
+        rules="vgg",
+        rule="min-take-most",  # with the reference, as in the paper
+    )
     shares = np.array([(found.cluster == label).mean() for label in found.labels])
     order = np.argsort(-shares, kind="stable")
     lost = float(found.residual.sum() / found.evidence.sum())

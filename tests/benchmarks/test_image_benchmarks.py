@@ -154,11 +154,16 @@ def test_explanations_of_maps_match_those_from_the_pixels(tmp_path: Path) -> Non
         )
     features = maps.features(np.ones((6, 6), dtype=bool))
     case = deep_rows.Case.of(deep_rows.Row(2, "kmeans", (0.0,) * 6), features, maps, np.arange(6))
-    model = wc.deep.DeepClustering(network, case.head, pool="mean", rules=wc.deep.Gamma(0.1))
-    whole = wc.explain(model, X, at=vgg16.BLOCKS[3], units="channels", beta=case.beta)
-    assert case.neon() == pytest.approx(
-        whole.relevance, rel=1e-4, abs=1e-6 * float(np.abs(whole.relevance).max())
-    )
+    asked: dict[str, Any] = {"at": vgg16.BLOCKS[3], "units": "channels", "beta": case.beta}
+    options: dict[str, Any] = {"pool": "mean", "rules": wc.deep.Gamma(0.1)}
+    default = wc.explain(wc.deep.DeepClustering(network, case.head, **options), X, **asked)
+    model = wc.deep.DeepClustering(network, case.head, reference="midpoint", **options)
+    paper = wc.explain(model, X, rule="min-take-most", **asked)
+    for found, whole in ((case.neon(), paper), (case.explain().relevance, default)):
+        assert found == pytest.approx(
+            whole.relevance, rel=1e-4, abs=1e-6 * float(np.abs(whole.relevance).max())
+        )
+    assert np.abs(paper.relevance - default.relevance).max() > 0.1 * np.abs(paper.relevance).max()
 
 
 def test_the_deep_rows_are_written(results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -185,6 +190,9 @@ def test_the_deep_rows_are_written(results: Path, tmp_path: Path, monkeypatch: p
     assert "We cluster 40 images from CIFAR-10, upsampled from 32 to 32 pixels, and explain 4 of them" in page
     assert "| VGG-s, K = 3 | paper | 1.00 | 2.00 | 3.00 | 4.00 | 5.00 | 7.00 |" in page
     assert "| VGG-s / SCAN, K = 3 | +2.00 | " in page
+    default = "the default is the rule joint with the reference zero, because"
+    assert f"- VGG-s, K = 3: {default} none of the 4 inputs has a negative feature." in page
+    assert f"- VGG-s / SCAN, K = 3: {default} a linear head has no other reference." in page
     assert not (results / "table1.md").exists()
 
 

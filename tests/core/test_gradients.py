@@ -28,6 +28,7 @@ from whycluster.core.energies import (
     SquaredEnergy,
     StudentEnergy,
     TreeEnergy,
+    ZeroReferenceEnergy,
 )
 from whycluster.core.tree import Tree
 
@@ -90,6 +91,7 @@ ENERGIES: dict[str, Callable[[float], Energy]] = {
     "student": lambda shift: StudentEnergy(normal(K, D) + shift),
     "student of few degrees": lambda shift: StudentEnergy(normal(K, D) + shift, 0.2),
     "tree": lambda shift: TreeEnergy(TREE, normal(6, D) + shift),
+    "zero reference": lambda shift: ZeroReferenceEnergy(normal(K, D) + shift, scale()),
     "linear": lambda _: LinearEnergy(normal(K, D), normal(K, seed=5)),
     "cosine": lambda _: CosineEnergy(normal(K, D)),
 }

@@ -49,6 +49,7 @@ def encoder_of(model: Any) -> torch.nn.Module:
 
 def is_conserved(exp: Any) -> bool:
     """Only rounding loses relevance, which matters if the evidence is almost 0."""
+    assert exp.reference == "midpoint"
     sizes = np.abs(exp.relevance).sum(axis=1)
     return bool((np.abs(exp.residual) <= 1e-4 * exp.evidence + 1e-6 * sizes).all())
 
@@ -83,6 +84,22 @@ def test_relevance_of_pixels_adds_up_to_the_evidence(model: Any, digits: Array) 
     distances = ((model.transform(digits)[:, None] - model.cluster_centers_) ** 2).sum(axis=2)
     nearest, next_one = np.sort(distances, axis=1)[:, :2].T
     assert np.abs(exp.evidence - (next_one - nearest)).max() <= 1e-5 * exp.evidence.max()
+
+
+class Rectified(FeedforwardAutoencoder):  # type: ignore[misc]  # ClustPy has no types
+    """An autoencoder with a ReLU after its embedding."""
+
+    def encode(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(super().encode(x))
+
+
+def test_embeddings_that_are_never_negative_are_measured_from_zero(digits: Array) -> None:
+    model = fit(DEC, digits, layers=Rectified([64, 200, 5], random_state=0))
+    assert (model.transform(digits) >= 0).all()
+    exp = wc.explain(model, digits)
+    assert (exp.rule, exp.reference) == ("joint", "zero")
+    assert exp.reference_reason == "because none of the 1,797 inputs has a negative feature"
+    assert (exp.cluster == model.predict(digits)).all()
 
 
 @pytest.mark.slow

@@ -75,7 +75,8 @@ def test_a_frame_is_explained_by_its_columns(wine: pd.DataFrame, table_model: wc
     lines = exp.describe(3).splitlines()
     strongest = wine.columns[np.abs(exp.relevance[3]).argmax()]
     assert lines[3].startswith(strongest)
-    assert lines[-1].startswith("7 more")
+    assert lines[9].startswith("7 more")
+    assert lines[10].startswith("Features are measured from the midpoint between two clusters, because ")
 
 
 def test_rows_keep_their_names_in_the_features(
@@ -210,7 +211,7 @@ def test_plots_show_images_next_to_heat_maps(
 def test_locations_are_clustered_and_each_cluster_has_a_map(images: torch.Tensor) -> None:
     torch.manual_seed(0)
     encoder = nn.Sequential(nn.Conv2d(1, 6, 3, padding=1, bias=False), nn.ReLU(), nn.MaxPool2d(2)).eval()
-    found = wc.deep.spatial_clusters(encoder, images[:3] + 0.1, "1", n_clusters=4)
+    found = wc.deep.spatial_clusters(encoder, images[:3] + 0.1, "1", n_clusters=4, reference="midpoint")
     assert found.relevance.shape == (3, 4, 1, 8, 8)
     assert found.cluster.shape == (3, 8, 8)
     assert len(found) == 3
@@ -364,7 +365,7 @@ def test_values_are_freed_only_in_the_last_pass(images: torch.Tensor) -> None:
     ).eval()
     twice = wc.deep.spatial_clusters(encoder, images[:2], None, 2)
     for c in (0, 1):
-        head = twice.locations.energy.prototypes  # type: ignore[attr-defined]  # of k-means
+        head = twice.locations.energy.squares.prototypes  # type: ignore[attr-defined]  # of k-means
         model = wc.deep.DeepClustering(encoder, head, spatial=True, normalize=True)
         again = explain(model, images[:2], beta=twice.locations.beta)
         np.testing.assert_allclose(again.relevance[:, c], twice.relevance[:, c], atol=1e-6)

@@ -489,7 +489,7 @@ def test_relevance_of_features_of_zero_is_finite_and_conserved() -> None:
     with torch.no_grad():
         assert (encoder(X) == 0).float().mean() > 0.2
     head = np.random.default_rng(0).normal(size=(4, 8))  # features of 0 have relevance, too
-    exp: Any = wc.explain(DeepClustering(encoder, head, rules=Gamma(0.25)), X)
+    exp: Any = wc.explain(DeepClustering(encoder, head, reference="midpoint", rules=Gamma(0.25)), X)
     off = exp.features.relevance[np.asarray(encoder(X).detach()) == 0]
     assert np.abs(off).max() > 0.1
     lost = exp.features.relevance.sum(axis=1) - exp.relevance.sum(axis=1)
@@ -504,9 +504,9 @@ def test_maps_that_are_all_zero_share_equally(pool: str, max_pool: str) -> None:
         encoder[0].weight.copy_(torch.tensor([1.0, -1.0]).reshape(2, 1, 1, 1))
         encoder[0].bias.zero_()
     X = torch.full((1, 1, 4, 4), 2.0)
-    model = DeepClustering(
-        encoder, [[2.0, 0.0], [0.0, 3.0]], pool=pool, rules=Composite(default=Gamma(0.5), max_pool=max_pool)
-    )
+    rules = Composite(default=Gamma(0.5), max_pool=max_pool)
+    centroids = [[2.0, 0.0], [0.0, 3.0]]
+    model = DeepClustering(encoder, centroids, pool=pool, reference="midpoint", rules=rules)
     exp: Any = wc.explain(model, X)
     assert exp.features.relevance[0, 1] == pytest.approx(9.0)  # the feature map that is 0
     assert exp.relevance.sum() == pytest.approx(13.0)
@@ -1057,7 +1057,8 @@ def test_relevance_of_biases_is_in_the_residual() -> None:
         encoder[0].weight.fill_(1.0)
         encoder[0].bias.fill_(3.0)
     X = np.array([[1.0]], dtype=np.float32)
-    model = DeepClustering(encoder, [[4.0], [0.0]], rules=Composite(default=Epsilon(0.0), biases=True))
+    rules = Composite(default=Epsilon(0.0), biases=True)
+    model = DeepClustering(encoder, [[4.0], [0.0]], reference="midpoint", rules=rules)
     exp: Any = wc.explain(model, X)
     assert exp.features.relevance.tolist() == [[16.0]]
     assert exp.relevance.tolist() == [[4.0]]
@@ -1093,7 +1094,7 @@ def test_fitted_models_are_heads_with_the_same_clusters(
     exp: Any = wc.explain(model, X)
     assert np.array_equal(model.predict(X), fitted.predict(rows))
     assert np.array_equal(exp.cluster, fitted.predict(rows))
-    plain = wc.explain(fitted, rows)
+    plain = wc.explain(fitted, rows, rule="joint")
     assert np.allclose(exp.features.relevance, plain.relevance)
     assert np.allclose(exp.evidence, plain.evidence)
     assert np.abs(exp.relevance.sum(axis=1) - plain.relevance.sum(axis=1)).max() < 1e-4 * plain.evidence.max()
@@ -1135,12 +1136,17 @@ def test_contrasts_and_targets_of_a_deep_clustering(encoded: tuple[Any, Tensor, 
     encoder, X, rows = encoded
     head = HEADS["KMeans"](rows)
     model = DeepClustering(encoder, head)
-    questions: list[dict[str, Any]] = [{"target": 1}, {"against": 2}, {"beta": 3.0}, {"rule": "joint"}]
+    questions: list[dict[str, Any]] = [{"target": 1}, {"against": 2}, {"beta": 3.0}, {}]
     for question in questions:
         exp: Any = wc.explain(model, X, **question)
-        assert np.allclose(exp.features.relevance, wc.explain(head, rows, **question).relevance)
+        assert np.allclose(exp.features.relevance, wc.explain(head, rows, **question, rule="joint").relevance)
+    for rule in ("min-take-most", "path", "joint", "sequential", "contrast"):
+        exp = wc.explain(model, X, rule=rule)
+        assert exp.rule == rule
+        assert np.allclose(exp.features.relevance, wc.explain(head, rows, rule=rule).relevance)
     exp = wc.explain(model, X, background=X[:7])
-    assert np.allclose(exp.features.relevance, wc.explain(head, rows, background=rows[:7]).relevance)
+    plain = wc.explain(head, rows, background=rows[:7], rule="joint")
+    assert np.allclose(exp.features.relevance, plain.relevance)
 
 
 def test_encoder_and_head_as_one_module(encoded: tuple[Any, Tensor, Array]) -> None:
@@ -1327,7 +1333,8 @@ def test_bounds_of_tokens() -> None:
     torch.manual_seed(0)
     encoder = nn.Sequential(nn.Linear(5, 4), nn.ReLU(), nn.Flatten()).eval()
     X = torch.rand(6, 7, 5)
-    exp = wc.explain(DeepClustering(encoder, torch.rand(3, 28), bounds=(0.0, 1.0)), X)
+    model = DeepClustering(encoder, torch.rand(3, 28), reference="midpoint", bounds=(0.0, 1.0))
+    exp = wc.explain(model, X)
     assert np.abs(exp.residual).max() <= 1e-4 * exp.evidence.mean()
 
 
@@ -1381,29 +1388,6 @@ def test_tensors_kept_by_a_module_can_be_trained() -> None:
     wc.explain(DeepClustering(encoder, np.eye(4)[:2]), torch.randn(3, 4))
     encoder(torch.randn(3, 4)).sum().backward()
     assert encoder.layer.weight.grad is not None
-
-
-def test_reference_zero_turns_k_means_into_a_linear_layer(encoded: tuple[Any, Tensor, Array]) -> None:
-    encoder, X, rows = encoded
-    centers = KMeans(3, n_init=1, random_state=0).fit(rows).cluster_centers_
-    exp = wc.explain(DeepClustering(encoder, centers, reference="zero"), X)
-    linear = nn.Linear(centers.shape[1], 3, dtype=torch.float64)
-    with torch.no_grad():
-        linear.weight.copy_(torch.from_numpy(2.0 * centers))
-        linear.bias.copy_(torch.from_numpy(-(centers.astype(np.float64) ** 2).sum(1)))
-    same = wc.explain(DeepClustering(encoder, linear), X)
-    usual = wc.explain(DeepClustering(encoder, centers), X)
-    np.testing.assert_allclose(exp.relevance, same.relevance, atol=1e-5)
-    np.testing.assert_allclose(exp.evidence, usual.evidence, rtol=1e-4)
-    np.testing.assert_array_equal(exp.cluster, usual.cluster)
-    with pytest.raises(
-        wc.InvalidInputError, match="threshold applies only to models that give probabilities"
-    ):
-        wc.explain(DeepClustering(encoder, centers, reference="zero"), X, threshold=0.5)
-    with pytest.raises(wc.InvalidInputError, match="reference must be 'midpoint' or 'zero'; got 'one'"):
-        DeepClustering(encoder, centers, reference="one")
-    with pytest.raises(wc.UnsupportedModelError, match="got a head with a StudentEnergy"):
-        DeepClustering(encoder, wc.neuralize(centers, metric="student"), reference="zero")
 
 
 def test_relevance_of_a_second_output_has_no_rule() -> None:

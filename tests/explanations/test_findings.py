@@ -717,7 +717,7 @@ def test_inputs_of_an_encoder_have_warnings_too() -> None:
     encoder = torch.nn.Linear(2, 1, bias=False)
     with torch.no_grad():
         encoder.weight.fill_(0.5)
-    model = wc.deep.DeepClustering(encoder, wc.neuralize(ENDS))
+    model = wc.deep.DeepClustering(encoder, wc.neuralize(ENDS), reference="midpoint")
     rows = np.array([0, 0, 0, 0, 10, 5.1, 5.2], dtype=np.float32)[:, None].repeat(2, axis=1)
     residual, warning = warnings(wc.explain(model, rows))
     # LRP gives an input of zeros no relevance, so all of its evidence is residual.

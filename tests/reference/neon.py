@@ -88,6 +88,28 @@ def joint(x: Vector, centroids: Matrix, c: int, beta: float) -> Vector:
     return np.asarray(total * (evidence(x, centroids, c) / below if below != 0 else 1.0))
 
 
+def from_zero(x: Vector, centroids: Matrix, c: int, k: int) -> Vector:
+    """Return x_i w_ik: the part of h_k that is due to feature i if it is measured from 0, not from m_ik."""
+    return np.asarray([x_i * 2 * (a - b) for x_i, a, b in zip(x, centroids[c], centroids[k], strict=True)])
+
+
+def min_take_most_from_zero(x: Vector, centroids: Matrix, c: int, beta: float) -> Vector:
+    """Return the sum over k of R_k / h_k x w_k; the rest of the evidence belongs to no feature."""
+    R = competition(x, centroids, c, beta)
+    result = np.zeros(len(x))
+    for k in competitors(centroids, c):
+        result += R[k] / detect(x, centroids, c, k) * from_zero(x, centroids, c, k)
+    return result
+
+
+def joint_from_zero(x: Vector, centroids: Matrix, c: int, beta: float) -> Vector:
+    """Return f_c sum_k p_k x w_k / sum_k p_k h_k; the rest of the evidence belongs to no feature."""
+    p = shares(x, centroids, c, beta)
+    below = sum(p[k] * detect(x, centroids, c, k) for k in p)
+    parts = [p[k] * from_zero(x, centroids, c, k) for k in p]
+    return np.asarray(np.sum(parts, axis=0) * evidence(x, centroids, c) / below)
+
+
 def contrast(x: Vector, centroids: Matrix, c: int, k: int) -> Vector:
     """Return e_k - e_c: why c rather than k."""
     return np.asarray((x - centroids[k]) ** 2 - (x - centroids[c]) ** 2)

@@ -552,7 +552,7 @@ def test_channels_are_features_without_values(tmp_path: Path) -> None:
     page = Page.of(exp, tmp_path)
     assert page.data["kind"] == "table"
     names = np.array([feature["name"] for feature in page.data["features"]])
-    order = np.argsort(-np.abs(exp.relevance), axis=1)
+    order = np.argsort(-np.abs(exp.relevance), axis=1, kind="stable")
     assert names[page.array("feature")].tolist() == np.array(exp.names)[order].tolist()
     assert "channel" in words_of(page)
     assert "value" not in page.data

@@ -49,6 +49,7 @@ from whycluster.core.energies import (
     SquaredEnergy,
     StudentEnergy,
     TreeEnergy,
+    ZeroReferenceEnergy,
 )
 from whycluster.core.tree import Tree
 from whycluster.models.network import Network, TableNetwork
@@ -213,6 +214,7 @@ ENERGIES: list[Energy] = [
     StudentEnergy(RNG.normal(size=(4, 3)), 2.5),
     KERNEL,
     KernelEnergy(RNG.normal(size=(5, 3)), np.array([2, 3]), np.inf),
+    ZeroReferenceEnergy(RNG.normal(size=(4, 3)) + 1e6, RNG.random(3)),
     FloorEnergy(KERNEL, 1.5, RNG.random(3)),
     TreeEnergy(Tree(np.array([1, -1, -1, -1]), np.array([-1, 2, 0, 1])), RNG.normal(size=(4, 3))),
 ]
@@ -775,9 +777,9 @@ def array(name: str, value: Any) -> Change:
         (fact(values={"labels": "objects"}), "'labels' must have dtype uint8; got uint32"),
         (
             fact(energy="TorchEnergy"),
-            "'energy' must be one of SquaredEnergy, ManhattanEnergy, MixedEnergy, DiagonalGaussianEnergy, "
-            "GaussianEnergy, LinearEnergy, CosineEnergy, StudentEnergy, KernelEnergy, FloorEnergy, "
-            "TreeEnergy; got 'TorchEnergy'",
+            "'energy' must be one of SquaredEnergy, ZeroReferenceEnergy, ManhattanEnergy, MixedEnergy, "
+            "DiagonalGaussianEnergy, GaussianEnergy, LinearEnergy, CosineEnergy, StudentEnergy, "
+            "KernelEnergy, FloorEnergy, TreeEnergy; got 'TorchEnergy'",
         ),
         (fact(energy="KernelEnergy"), "there must be an array 'energy.support'"),
         (fact(feature_names="ab"), "'feature_names' must be of type list or NoneType; got str"),
@@ -905,6 +907,14 @@ FRAMED = wc.explain(SMALL, pd.DataFrame(ROWS, columns=["u", "v"], index=list("ab
             EXPLAINED,
             fact(threshold=0.5),
             "'threshold' must be a probability for the rule 'soft' and null for all other rules",
+        ),
+        (EXPLAINED, fact(reference="one"), "'reference' must be one of midpoint, zero; got 'one'"),
+        (EXPLAINED, fact(reference="zero"), "the metadata must contain 'reference_reason'"),
+        (EXPLAINED, fact(reference_reason="x"), "there must be no other facts; got 'reference_reason'"),
+        (
+            EXPLAINED,
+            fact(reference="zero", reference_reason=1),
+            "'reference_reason' must be of type str; got int",
         ),
         (EXPLAINED, fact(feature_names=["a"]), "there must be 2 feature_names; got 1"),
         (EXPLAINED, fact(has_rows=True), "there must be an array 'rows'"),

@@ -5,6 +5,7 @@ Modules, in reading order:
 - ``clustering``: `DeepClustering`, the model that users create.
 - ``tensors``: conversion between arrays and tensors.
 - ``encoder``: a torch module that maps inputs to features in batches.
+- ``references``: whether features are measured from 0 or from the midpoint between two clusters.
 - ``network``: `DeepNetwork` combines an encoder, a head and LRP to explain inputs.
 - ``explanation``: the results, `DeepExplanation` and `SpatialExplanation`.
 - ``features``, ``relevance``, ``spatial``: the functions `features`, `lrp` and `spatial_clusters`.

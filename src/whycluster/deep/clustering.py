@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from whycluster.core.energies import LinearEnergy, SquaredEnergy
+from whycluster.core.energies import LinearEnergy
 from whycluster.core.errors import InvalidInputError, UnsupportedModelError
 from whycluster.deep.encoder import Encoder
 from whycluster.deep.lrp.composites import composite_of
@@ -16,8 +16,6 @@ from whycluster.deep.network import DeepNetwork
 from whycluster.deep.tensors import read_tensor
 from whycluster.models.adapters.registry import adapt, to_network
 from whycluster.models.network import Network, TableNetwork
-
-MIDPOINT, ZERO = "midpoint", "zero"
 
 
 class DeepClustering:
@@ -39,11 +37,15 @@ class DeepClustering:
     spatial : whether each location in features of shape (n, channels, ...) is a separate point to cluster
     normalize : whether points are scaled to unit length before clustering
     pool : "mean" or "max", to pool the features over all locations; by default, the features are flattened
-    reference : the reference point of the features, for k-means and other nearest-centroid heads. With
-        "midpoint", the reference is halfway between the two centroids that are compared, the relevance of the
-        features adds up to the evidence, and the absence of a feature may count as evidence. With "zero",
-        only features that are present count, and the residual contains the remaining evidence. If 0 means
-        absence, as after a ReLU, "zero" shows more clearly which feature maps keep an image in its cluster.
+    reference : where features are measured from. With "zero", only features that are present count, and the
+        residual contains the remaining evidence. With "midpoint", a feature counts by how much better it fits
+        one cluster than the other: for k-means, it is measured from the point halfway between the two
+        centroids, and the relevance of the features adds up to the evidence, but the absence of a feature may
+        count as evidence. With "auto", the reference is zero if no feature is negative in any input to
+        explain or in the background, as after a ReLU, and else the midpoint. If your features are never
+        negative but 0 does not mean absence, pass "midpoint". Zero requires k-means or another
+        nearest-centroid head; linear heads always use it, and all other heads always use the midpoint. The
+        ``reference`` and ``reference_reason`` of an explanation say which reference was used and why.
     rules : the LRP rules: "auto", "vgg" (as in the paper, with gamma 0.25 in blocks 1 to 3 and 0.1 in later
         blocks), "resnet", "transformer", "mlp", one rule such as ``wc.deep.Gamma(0.25)``, or a
         `whycluster.deep.Composite`
@@ -58,13 +60,17 @@ class DeepClustering:
     >>> encoder = torch.nn.Sequential(torch.nn.Linear(2, 2, bias=False), torch.nn.ReLU())
     >>> with torch.no_grad():
     ...     _ = encoder[0].weight.copy_(torch.eye(2))
-    >>> model = wc.deep.DeepClustering(encoder, [[0.0, 0.0], [4.0, 0.0]])
-    >>> exp = wc.explain(model, np.array([[1.0, 5.0], [3.5, 5.0]], dtype=np.float32))
+    >>> model = wc.deep.DeepClustering(encoder, [[4.0, 0.0], [0.0, 4.0]])
+    >>> exp = wc.explain(model, np.array([[3.0, 1.0], [0.0, 2.0]], dtype=np.float32))
     >>> exp.cluster
     array([0, 1])
     >>> exp.relevance
-    array([[ 8.,  0.],
-           [12.,  0.]], dtype=float32)
+    array([[24., -8.],
+           [ 0., 16.]], dtype=float32)
+    >>> exp.rule, exp.reference
+    ('joint', 'zero')
+    >>> exp.reference_reason
+    'because none of the 2 inputs has a negative feature'
     """
 
     def __init__(
@@ -76,7 +82,7 @@ class DeepClustering:
         spatial: bool = False,
         normalize: bool = False,
         pool: str | None = None,
-        reference: str = "midpoint",
+        reference: str = "auto",
         rules: Any = "auto",
         bounds: tuple[Any, Any] | None = None,
         batch_size: int | None = None,
@@ -94,11 +100,12 @@ class DeepClustering:
         self.encoder, self.head = encoder, head
         self.network = DeepNetwork(
             Encoder(encoder, layer, pool, batch_size),
-            _with_reference(_head_network(head), reference),
+            _head_network(head),
             spatial=spatial,
             normalize=normalize,
             rules=rules,
             bounds=None if bounds is None else (bounds[0], bounds[1]),
+            reference=reference,
         )
 
     def transform(self, X: Any) -> NDArray[Any]:
@@ -146,26 +153,3 @@ def _numbers(tensor: torch.Tensor, name: str) -> NDArray[Any]:
     if not np.isfinite(values).all():
         raise InvalidInputError(f"DeepClustering: {name} must be finite; it contains NaN or infinite values.")
     return values
-
-
-def _with_reference(head: Network, reference: Any) -> Network:
-    """Return a head that uses the given reference point and has the same clusters and evidence.
-
-    |x - mu|^2 equals -(2 mu x - |mu|^2) up to a term that all clusters share. With "zero", k-means is
-    therefore a linear layer.
-    """
-    if reference not in (MIDPOINT, ZERO):
-        raise InvalidInputError(
-            f"DeepClustering: reference must be {MIDPOINT!r} or {ZERO!r}; got {reference!r}."
-        )
-    if reference == MIDPOINT or type(head.energy) is LinearEnergy:  # a linear head's reference is always 0
-        return head
-    if type(head.energy) is not SquaredEnergy:
-        raise UnsupportedModelError(
-            f"DeepClustering: reference={ZERO!r} requires k-means, another nearest-centroid model or a "
-            f"linear head; got a head with a {type(head.energy).__name__}."
-        )
-    centroids, scale = head.energy.prototypes, head.energy.scale
-    bias = -(centroids**2 * scale).sum(axis=1)
-    energy = LinearEnergy(2.0 * centroids * scale, bias, gives_probabilities=False)  # still a distance
-    return TableNetwork(energy, labels=head.labels)

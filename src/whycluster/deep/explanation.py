@@ -56,6 +56,9 @@ class DeepExplanation(BaseExplanation):
     features : the same explanation in terms of the clustered features
     data : the inputs as given by the user
     at, units : the layer and the units for which relevance is reported
+    reference : where the features are measured from, "zero" or "midpoint"; see `DeepClustering`
+    reference_reason : the reason for the reference, as a clause; with ``reference="auto"``, it says in how
+        many of the inputs a feature is negative
     competition, beta, rule, threshold, fidelity, labels : as in `whycluster.Explanation`
     """
 
@@ -162,7 +165,7 @@ class DeepExplanation(BaseExplanation):
         return f"{' x '.join(map(str, self.relevance.shape[1:]))} {self.units or 'values'}{where}"
 
     def describe(self, row: int = 0) -> str:
-        """Describe one input as text, with its cluster and the relevance for and against that cluster.
+        """Describe one input as text: its cluster, the relevance for and against it, and the reference.
 
         Parameters
         ----------
@@ -172,7 +175,7 @@ class DeepExplanation(BaseExplanation):
             raise InvalidInputError(f"describe: row must be a single integer position; got {row!r}.")
         one = self[row]
         lines = one.lines(_N_LINES) if one.relevance.ndim == 2 else one.total_lines()
-        return f"{one.claim()}\n{format_lines(lines, ['of', 'relevance'])}"
+        return f"{one.claim()}\n{format_lines(lines, ['of', 'relevance'])}\n{one.reference_sentence()}"
 
     def lines(self, n: int) -> list[Line]:
         """Return lines for the ``n`` strongest units of a single input and one line for all other units."""
@@ -212,6 +215,7 @@ class SpatialExplanation:
     locations : the explanation of all locations as rows, in terms of the clustered features
     data : the inputs as given by the user
     at, units : the layer and the units for which relevance is reported
+    rule, reference : as in `DeepExplanation`; ``locations.reference_reason`` is the reason for the reference
     """
 
     relevance: NDArray[Any]
@@ -226,6 +230,16 @@ class SpatialExplanation:
     def labels(self) -> NDArray[Any]:
         """(K,) the labels of the clusters, in the order of `relevance`."""
         return self.locations.labels
+
+    @property
+    def rule(self) -> str:
+        """The rule that shares the evidence among the competitors."""
+        return self.locations.rule
+
+    @property
+    def reference(self) -> str | None:
+        """Where the features are measured from: "zero" or "midpoint"."""
+        return self.locations.reference
 
     @cached_property
     def cluster(self) -> NDArray[Any]:
@@ -267,7 +281,7 @@ class SpatialExplanation:
         locations = " x ".join(map(str, self._codes.shape[1:]))
         return (
             f"<SpatialExplanation of {n} input{'s' * (n != 1)}: {n_clusters} clusters of {locations} "
-            f"locations, relevance {' x '.join(map(str, shape))}>"
+            f"locations, relevance {' x '.join(map(str, shape))} ({self.rule}, reference={self.reference})>"
         )
 
     def plot(self, **options: Any) -> Any:

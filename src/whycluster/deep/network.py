@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from whycluster.deep.explanation import CHANNELS, UNITS, DeepExplanation, Spatia
 from whycluster.deep.lrp.composites import Composite, composite_of, with_bounds
 from whycluster.deep.lrp.propagation import Trace
 from whycluster.deep.lrp.rules import Tensor, ZBox
+from whycluster.deep.references import AUTO, check_reference, choose_reference, with_reference
 from whycluster.deep.tensors import to_numpy
 from whycluster.models.network import Network
 
@@ -84,6 +85,7 @@ class DeepNetwork(Network):
     normalize : whether points are scaled to unit length
     rules : the LRP rules, in any form that `composite_of` accepts
     bounds : the smallest and the largest value of the inputs, or None
+    reference : the reference of the features: "auto", "midpoint" or "zero"
     """
 
     def __init__(
@@ -95,10 +97,12 @@ class DeepNetwork(Network):
         normalize: bool,
         rules: Any,
         bounds: tuple[Any, Any] | None,
+        reference: str = AUTO,
     ) -> None:
+        check_reference(reference, head)
         super().__init__(head.energy, labels=head.labels, fidelity=head.fidelity)
         self.encoder, self.head, self.is_checked = encoder, head, head.is_checked
-        self.spatial, self.normalize = spatial, normalize
+        self.spatial, self.normalize, self._reference = spatial, normalize, reference
         self._width = head.n_features
         self._rules, self._bounds = rules, None if bounds is None else ZBox(*bounds)
 
@@ -106,6 +110,9 @@ class DeepNetwork(Network):
         return f"<DeepNetwork of {self.n_clusters} clusters, {self._width} features>"
 
     is_deep = True
+    default_rule = (
+        "joint"  # more faithful than the other rules for heads of encoders; see docs/faithfulness.md
+    )
     takes_any_kind = False
     text_columns: frozenset[int] = frozenset()
     explains_columns = False
@@ -171,13 +178,20 @@ class DeepNetwork(Network):
         self._check_bounds(inputs)
         if query.get("background") is not None:
             query["background"] = self.points(query["background"], "explain", "background")[0]
-        exp = self.head.explain(self._with_index(rows, inputs), **query)
+        exp = self._explain_head(self._with_index(rows, inputs), rows, query)
         parts = _by_cluster(exp) if self.spatial else [exp.relevance.__getitem__]
         relevance, axis = self._propagate(inputs, rows, layout, parts, at, units)
         if not self.spatial:
             return DeepExplanation.of_features(exp, relevance[0], inputs.native, at, units, axis)
         cluster = exp.cluster_codes.reshape(-1, *layout.locations)
         return SpatialExplanation(np.stack(relevance, axis=1), cluster, exp, inputs.native, at, units, axis)
+
+    def _explain_head(self, table: Any, rows: NDArray[Any], query: dict[str, Any]) -> Any:
+        """Explain the points in terms of their features; ``table`` holds the points, maybe with an index."""
+        noun = "location" if self.spatial else "input"
+        reference = choose_reference(self._reference, self.head, rows, query.get("background"), noun)
+        exp = with_reference(self.head, reference, self.default_rule).explain(table, **query)
+        return replace(exp, reference=reference.point, reference_reason=reference.reason)
 
     def _points(self, inputs: Inputs) -> tuple[NDArray[Any], PointLayout]:
         return encode_points(self.encoder, inputs, self.spatial, self.normalize, self._check_width)

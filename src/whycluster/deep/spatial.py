@@ -24,12 +24,14 @@ def spatial_clusters(
     normalize: bool = True,
     n_init: int = 3,
     random_state: Any = 0,
+    reference: str = "auto",
     rules: Any = "auto",
     bounds: tuple[Any, Any] | None = None,
     batch_size: int | None = None,
     at: str | None = None,
     units: str | None = None,
     beta: float | str = "auto",
+    rule: str | None = None,
 ) -> SpatialExplanation:
     """Cluster the locations of an image in a layer and return a pixel heat map for each cluster.
 
@@ -45,8 +47,9 @@ def spatial_clusters(
     n_clusters : the number of clusters
     normalize : whether points are scaled to unit length
     n_init, random_state : parameters of k-means
-    rules, bounds, batch_size : as in `DeepClustering`
-    at, units, beta : as in `whycluster.explain`
+    reference, rules, bounds, batch_size : as in `DeepClustering`. The paper uses ``reference="midpoint"``.
+    at, units, beta, rule : as in `whycluster.explain`; by default, the rule is "joint". The paper uses
+        ``rule="min-take-most"``.
 
     Returns
     -------
@@ -70,9 +73,12 @@ def spatial_clusters(
         layer=layer,
         spatial=True,
         normalize=normalize,
+        reference=reference,
         rules=rules,
         bounds=bounds,
         batch_size=batch_size,
     )
-    exp: SpatialExplanation = model.network.explain_points(inputs, rows, layout, at, units, beta=beta)
+    exp: SpatialExplanation = model.network.explain_points(
+        inputs, rows, layout, at, units, beta=beta, rule=rule
+    )
     return exp

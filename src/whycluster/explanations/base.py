@@ -7,6 +7,7 @@ from abc import abstractmethod
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from textwrap import fill
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -26,7 +27,7 @@ from whycluster.data.labels import renamed
 from whycluster.data.table import Table
 from whycluster.explanations.claims import Claim, unattributed_lines
 from whycluster.explanations.fidelity import Fidelity
-from whycluster.explanations.formatting import Line
+from whycluster.explanations.formatting import WIDTH, Line
 from whycluster.explanations.members import MemberClusters
 from whycluster.explanations.row_access import RowAccess
 from whycluster.explanations.summary import ClusterSummary
@@ -67,6 +68,8 @@ class BaseExplanation(RowAccess):
     row_names: Any = None  # names for the rows of the explained data, if the data contain none
     model: Any = None  # the explained model, if known
     owns_data: bool = False  # whether no one else can change the data, so that no check is needed
+    reference: str | None = None  # "zero" or "midpoint", for features of a deep clustering; else None
+    reference_reason: str | None = None  # the reason for the reference, as a clause
 
     @classmethod
     def of(
@@ -220,6 +223,8 @@ class BaseExplanation(RowAccess):
     def _how(self) -> str:
         """Return the rule, beta and the fidelity of a surrogate as text."""
         how = self.rule if self.beta is None else f"{self.rule}, beta={self.beta:.4g}"
+        if self.reference is not None:
+            how += f", reference={self.reference}"
         if self.fidelity is not None:
             how += f"; a surrogate that predicts {self.fidelity.cross_validated:.1%} of the labels"
         return how
@@ -251,6 +256,18 @@ class BaseExplanation(RowAccess):
             self.fidelity is not None,
         )
         return claim.sentence()
+
+    def reference_clause(self) -> str:
+        """Return where the features are measured from, and why, or "" if they are not those of an encoder."""
+        if self.reference is None:
+            return ""
+        place = "0" if self.reference == "zero" else "the midpoint between two clusters"
+        return f"{place}, {self.reference_reason}"
+
+    def reference_sentence(self) -> str:
+        """Return `reference_clause` as a sentence, or "" if there is none."""
+        clause = self.reference_clause()
+        return clause and fill(f"Features are measured from {clause}.", WIDTH)
 
     def unattributed(self, largest: float, noun: str) -> list[Line]:
         """Return lines for the part of a single row's evidence that belongs to no single feature or word."""

@@ -26,12 +26,10 @@ from whycluster.explanations.base import BaseExplanation
 from whycluster.explanations.changeable_row import SeenValues
 from whycluster.explanations.comparisons import Comparisons
 from whycluster.explanations.counterfactual import Counterfactual, find
-from whycluster.explanations.formatting import Line, format_lines, rest
+from whycluster.explanations.formatting import WIDTH, Line, format_lines, rest
 from whycluster.explanations.naming import propose_names
 from whycluster.explanations.rivals import rivals_by_relevance
 from whycluster.explanations.summary import Summary, summarize
-
-_WIDTH = 99  # characters per line
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -99,6 +97,8 @@ class Explanation(BaseExplanation):
         clusters
     fidelity : how well the explained surrogate matches the clustering, or None for exact networks
     labels : (K,) the labels of all clusters, in the order of the columns of `competition`
+    reference, reference_reason : for the features of a deep clustering, where they are measured from, as in
+        `whycluster.deep.DeepClustering`; None for tables
     data : the rows as given; they are not copied, so do not change their values
     feature_names : (d,) the names of the features
     """
@@ -144,7 +144,8 @@ class Explanation(BaseExplanation):
         row = range(len(self))[row] if -len(self) <= row < len(self) else row
         one, heads = self[row], ["feature", "value", "relevance"]
         if isinstance(self.table, AbsentTable):
-            return f"{one.claim()}\n{format_lines(one.lines(n_features), heads)}"
+            parts = [one.claim(), format_lines(one.lines(n_features), heads), one.reference_sentence()]
+            return "\n".join(part for part in parts if part)
         against = story.contrast(self, row)
         lines = one.lines(n_features, against)
         if against is not None:
@@ -154,8 +155,8 @@ class Explanation(BaseExplanation):
         if self.positions is None and one.is_member[0]:  # otherwise, not all rows of the clusters are known
             sentences.append(story.typical_sentence(self, row, self._compared, relevance))
         notes = [] if against is None else story.sharing_sentences(self, row)
-        wrapped = ["\n".join(fill(text, _WIDTH) for text in some if text) for some in (sentences, notes)]
-        parts = [one.claim(), wrapped[0], format_lines(lines, heads), wrapped[1]]
+        wrapped = ["\n".join(fill(text, WIDTH) for text in some if text) for some in (sentences, notes)]
+        parts = [one.claim(), wrapped[0], format_lines(lines, heads), wrapped[1], one.reference_sentence()]
         return "\n".join(part for part in parts if part)
 
     def _position_of(self, label: Hashable) -> int:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from whycluster.data import display
 from whycluster.data.labels import NOISE
 
+WIDTH = 99  # characters per line
 MOST_LISTED = 5  # maximum number of items listed in a sentence
 
 

@@ -26,6 +26,7 @@ from whycluster.core.energies import (
     SquaredEnergy,
     StudentEnergy,
     TreeEnergy,
+    ZeroReferenceEnergy,
 )
 from whycluster.core.errors import UnsupportedModelError
 from whycluster.core.tree import Turn
@@ -229,6 +230,12 @@ def _squared(energy: SquaredEnergy, clusters: Codes) -> torch.nn.Module:
     """Return the network of Prop. 1: a linear layer, then a minimum."""
     own, competitor = _pairs(clusters, energy.n_clusters)
     return torch.nn.Sequential(_distances(energy, own, competitor), MinPooling(energy.n_clusters - 1))
+
+
+@build.register
+def _zero_reference(energy: ZeroReferenceEnergy, clusters: Codes) -> torch.nn.Module:
+    """Return the network of the squared distances, since the reference does not change the evidence."""
+    return build(energy.squares, clusters)
 
 
 @build.register

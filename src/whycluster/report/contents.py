@@ -298,11 +298,13 @@ class Contents(ABC):
             clusters += f", {empty:,} of them without members"
         how = "given labels, through a surrogate" if exp.fidelity else exp.energy.title
         rule = exp.rule if exp.beta is None else f"{exp.rule}, beta {exp.beta:.3g}"
+        reference = exp.reference_clause()
         return [
             (f"{exp.noun}s", f"{self.n_rows:,}"),
             ("Clusters", clusters),
             ("Clustered with", how),
             ("Explained with", f"the rule {rule}"),
+            *([("Features measured from", reference)] if reference else []),
         ]
 
     def data_line(self) -> str:

@@ -145,6 +145,10 @@ class ArchiveReader:
             raise self.error(f"{name!r} must be of type {expected}; got {type(value).__name__}")
         return value
 
+    def has_fact(self, name: str) -> bool:
+        """Return whether there is a fact with this name."""
+        return name in self._facts
+
     def choice(self, name: str, known: Sequence[str]) -> str:
         """Take out a fact, which must be one of these words."""
         word: str = self.fact(name, str)

@@ -17,7 +17,7 @@ from whycluster.core.energies.additive import ManhattanEnergy, MixedEnergy
 from whycluster.core.energies.gaussian import DiagonalGaussianEnergy, GaussianEnergy
 from whycluster.core.energies.kernel import FloorEnergy, KernelEnergy
 from whycluster.core.energies.linear import CosineEnergy, LinearEnergy
-from whycluster.core.energies.squared import SquaredEnergy
+from whycluster.core.energies.squared import SquaredEnergy, ZeroReferenceEnergy
 from whycluster.core.energies.student import StudentEnergy
 from whycluster.core.energies.tree import TreeEnergy
 from whycluster.core.tree import Tree
@@ -137,6 +137,12 @@ PARAMETERS: dict[type, ParameterSet] = {
             "scale": Parameter("scale", "d", values=NOT_NEGATIVE),
             "near": Parameter("near", values=SHARE),
             "groups": Parameter("groups", "K", "int64", ANY, optional=True),
+        }
+    ),
+    ZeroReferenceEnergy: ParameterSet(
+        {
+            "centroids": Parameter("squares.prototypes", "Kd"),
+            "scale": Parameter("squares.scale", "d", values=NOT_NEGATIVE),
         }
     ),
     ManhattanEnergy: ParameterSet({"prototypes": _PROTOTYPES}),

@@ -190,6 +190,7 @@ def _write_explanation(exp: BaseExplanation, data: bool) -> ArchiveWriter:
         has_rows=exp.positions is not None,
         called=_encoded(_names(exp), "the names of rows"),
     )
+    _put_reference(writer, exp)
     if exp.positions is not None:
         writer.put("rows", exp.positions, "int64")
     if exp.prior is not None:
@@ -233,6 +234,7 @@ def _load_explanation(stored: ArchiveReader) -> Explanation:
         owns_data=absent,
         **_take_rows(stored),
         **_take_query(stored, energy),
+        **_take_reference(stored),
     )
 
 
@@ -288,6 +290,20 @@ def _take_query(stored: ArchiveReader, energy: Energy) -> dict[str, Any]:
     if rule in WITH_PRIOR:
         prior = Prior(_take(stored, "prior", "k", ["float64"]), energy.gives_probabilities)
     return {"rule": rule, "beta": beta, "threshold": threshold, "prior": prior}
+
+
+def _put_reference(writer: ArchiveWriter, exp: Explanation) -> None:
+    """Add the reference of an encoder's features, which tables do not have, and the reason for it."""
+    if exp.reference is not None:
+        writer.facts.update(reference=exp.reference, reference_reason=exp.reference_reason)
+
+
+def _take_reference(stored: ArchiveReader) -> dict[str, Any]:
+    """Return the reference that `_put_reference` added, if any, and the reason for it."""
+    if not stored.has_fact("reference"):
+        return {}
+    point = stored.choice("reference", ("midpoint", "zero"))
+    return {"reference": point, "reference_reason": stored.fact("reference_reason", str)}
 
 
 _NUMBER = (float, dict, type(None))  # infinity is stored as an object

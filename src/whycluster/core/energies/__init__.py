@@ -5,8 +5,9 @@ Each energy has a split over the features, e_k(x), that adds up to s_k(x), excep
 no single feature, usually a constant per cluster. Most code needs nothing else. Only trees differ: they
 compare pairs of nodes instead of clusters.
 
-Read `energy` (the interface) first, then `additive` (sums over the features), `squared` (k-means), `gaussian`
-(mixtures), `linear` (soft heads, cosine), `kernel` (kernel k-means, noise), `student` (DEC) and `tree`.
+Read `energy` (the interface) first, then `additive` (sums over the features), `squared` (k-means, with the
+features measured from midpoints or from 0), `gaussian` (mixtures), `linear` (soft heads, cosine), `kernel`
+(kernel k-means, noise), `student` (DEC) and `tree`.
 """
 
 from whycluster.core.energies.additive import AdditiveEnergy, ManhattanEnergy, MixedEnergy
@@ -14,7 +15,7 @@ from whycluster.core.energies.energy import Energy
 from whycluster.core.energies.gaussian import DiagonalGaussianEnergy, GaussianEnergy
 from whycluster.core.energies.kernel import FloorEnergy, KernelEnergy
 from whycluster.core.energies.linear import CosineEnergy, LinearEnergy
-from whycluster.core.energies.squared import SquaredEnergy
+from whycluster.core.energies.squared import SquaredEnergy, ZeroReferenceEnergy
 from whycluster.core.energies.student import StudentEnergy
 from whycluster.core.energies.tree import TreeEnergy
 
@@ -32,4 +33,5 @@ __all__ = [
     "SquaredEnergy",
     "StudentEnergy",
     "TreeEnergy",
+    "ZeroReferenceEnergy",
 ]
