@@ -6,18 +6,25 @@ import datetime as dt
 import json
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
-import polars as pl
-import pyarrow as pa
 import pytest
 
 import whycluster as wc
-from whycluster.cli.commands import run
+from tests.optional import optional
 from whycluster.data.column_kinds import ColumnKind, kind_of_text
 from whycluster.data.iso_dates import parse_date
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+    import pyarrow as pa
+
+    from whycluster.cli.commands import run
+else:
+    pd, pl, pa = optional("pandas"), optional("polars"), optional("pyarrow")
+    run = optional("whycluster.cli.commands:run", requires="click")
 
 UTC = dt.timezone.utc
 

@@ -6,7 +6,8 @@ Read in this order:
 - `opening`: `open_table`, which checks the data and picks the table class
 - `sparse_table`, `frame_table`, `mixed_table`, `absent_table`: the other table classes
 - `cells`: individual cells of any container
-- `column_kinds`, `missing`, `days`: what a column holds, which values are missing, dates as numbers
+- `column_kinds`, `missing`, `days`, `iso_dates`: what a column holds, which values are missing, dates as
+  numbers, dates in text
 - `columns`, `column_checks`: columns read as numbers, days or text, and classified for clustering
 - `groups`: means, sums and frequencies of groups of rows
 - `labels`: cluster labels and their codes

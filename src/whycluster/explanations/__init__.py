@@ -13,7 +13,7 @@ Modules, in reading order:
 - `counterfactual`: the smallest change that moves a row to another cluster, and its text
 - `changeable_row`, `cell_values`: what changes of a row's values do to the inputs of the model
 - `smallest_change`: the search for the change; `half_spaces`: its geometry; `local_search`: boundaries
-  that are not planes
+  that are not planes; `whole_steps`: values that stay whole numbers
 - `short_values`: rounded values that are still enough when printed
 - `findings`: sentences and warnings about clusters (public as ``whycluster.findings``)
 - `checks`: the checks that warn of what could mislead
