@@ -16,7 +16,7 @@ from benchmarks.table1 import ROWS, TableRow, case_of
 from whycluster.evaluation import compare
 
 FACTORS = tuple(2.0**power for power in range(-6, 7))
-RULES = {"min-take-most": "NEON", "joint": "joint", "sequential": "sequential"}
+RULES = {"min-take-most": "NEON", "joint": "joint", "path": "path", "sequential": "sequential"}
 DATA = ["buddy", "hepac", "seeds", "winer", "trpad", "sales, normalized", "water", "whlsl, logarithms"]
 Curves = dict[str, list[float]]
 

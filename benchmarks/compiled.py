@@ -172,7 +172,7 @@ def with_loops(bits: int, model: Any, X: Floats) -> wc.Explanation:
     loaded = loops.library()
     found = None if loaded is None or not bits else (loaded[0], bits)
     with patch.object(loops, "library", lambda: found):
-        return wc.explain(model, X)
+        return wc.explain(model, X, rule="min-take-most")
 
 
 def measure(numba: Any, n_rows: int, d: int, n_clusters: int) -> tuple[float, dict[str, float]]:

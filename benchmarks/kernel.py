@@ -97,7 +97,7 @@ def linear_in_support(repeats: int = 15) -> list[str]:
 def against_pairs(p: int = 100, n_rows: int = 1000) -> str:
     """Compare with the network of pairs on the same rows."""
     X, net = problem(p, n_rows)
-    exp = net.explain(X)
+    exp = net.explain(X, rule="min-take-most")
     assert isinstance(net.energy, KernelEnergy)
     support = net.energy.units.prototypes.reshape(K, p, D)
     beta = exp.beta or 0.0
@@ -107,7 +107,7 @@ def against_pairs(p: int = 100, n_rows: int = 1000) -> str:
     times = side_by_side(
         {
             "pairs": lambda: pairs(X, support, exp.cluster, beta),
-            "explain": lambda: net.explain(X),
+            "explain": lambda: net.explain(X, rule="min-take-most"),
         },
         3,
     )

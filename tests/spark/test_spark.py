@@ -421,13 +421,19 @@ def test_no_row_is_lost_with_a_worker(df: Any, table: pd.DataFrame, tmp_path: Pa
     same(found, wc.explain(fragile, table[["a", "n"]].to_numpy(), beta=1.0))
 
 
-def test_a_stream_needs_beta(spark: Any) -> None:
+def test_a_stream_needs_a_background(spark: Any) -> None:
     stream = spark.readStream.format("rate").load()
-    assert engine.explain([[0.0], [1.0]], stream, columns=["value"], beta=1.0).isStreaming
+    joint = {"columns": ["value"], "rule": "joint"}
+    assert engine.explain([[0.0], [1.0]], stream, beta=1.0, **joint).isStreaming
+    known = {"columns": ["value"], "background": [[0.0], [1.0]]}
+    assert engine.explain([[0.0], [1.0]], stream, **known).isStreaming
     message = (
-        "spark.explain: for a stream, beta or a background to measure it on must be given, because a stream "
-        "never ends; got neither. Pass one of them."
+        "spark.explain: for a stream, there must be a background to measure, because a stream never ends; got "
+        "none. Pass beta=... or background=..., such as a sample of earlier rows."
     )
+    with pytest.raises(wc.InvalidInputError, match=f"^{re.escape(message)}$"):
+        engine.explain([[0.0], [1.0]], stream, **joint)
+    message = message.replace("beta=... or ", "")
     with pytest.raises(wc.InvalidInputError, match=f"^{re.escape(message)}$"):
         engine.explain([[0.0], [1.0]], stream, columns=["value"])
 

@@ -111,7 +111,7 @@ _query_options = _combine(
     click.option("--against", metavar="CLUSTER", help="Compare with this cluster only."),
     click.option(
         "--rule",
-        show_default="min-take-most",
+        show_default="path",
         metavar="RULE",
         help="How competitors share the evidence: path, min-take-most, joint, sequential or contrast.",
     ),
@@ -279,7 +279,7 @@ def compare(**options: Any) -> None:
     help="Maximum number of rows to evaluate.",
 )
 @click.option("--checks", is_flag=True, help="Also run the sanity checks, which are slow.")
-@click.option("--rule", default="min-take-most", help="Rule that the sanity checks use.")
+@click.option("--rule", default="path", help="Rule that the sanity checks use.")
 @_reading_options
 @_seed
 @_quiet

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from whycluster.core.attribution import Population
 from whycluster.core.errors import InvalidInputError
+from whycluster.data.settings import setting
 from whycluster.data.validation import check_integer, invalid_choice
 from whycluster.engines.engine import Engine
 from whycluster.engines.request import FIDELITY_EXPRESSION, ExplainRequest, population_to_json
@@ -157,9 +158,10 @@ class SparkEngine(Engine[SparkParts, Any, list[Any], Any]):
     def measure_all(self, parts: SparkParts) -> Population:
         """Measure all rows of a DataFrame."""
         if parts.df.isStreaming:
+            beta = f"{setting('beta=...')} or " * self.request.only_needs_beta
             raise InvalidInputError(
-                f"{WHERE}: for a stream, beta or a background to measure it on must be given, because a "
-                "stream never ends; got neither. Pass one of them."
+                f"{WHERE}: for a stream, there must be a background to measure, because a stream never ends; "
+                f"got none. Pass {beta}{setting('background=...')}, such as a sample of earlier rows."
             )
         reader = replace(self.reader, inputs=sent_columns(parts.inputs, []))
         engine = replace(self, reader=reader, request=replace(self.request, name=parts.name))
