@@ -428,8 +428,8 @@ def test_a_stream_needs_a_background(spark: Any) -> None:
     known = {"columns": ["value"], "background": [[0.0], [1.0]]}
     assert engine.explain([[0.0], [1.0]], stream, **known).isStreaming
     message = (
-        "spark.explain: for a stream, there must be a background to measure, because a stream never ends; got "
-        "none. Pass beta=... or background=..., such as a sample of earlier rows."
+        "spark.explain: for a stream, there must be a background to measure, because a stream never ends; "
+        "got none. Pass beta=... or background=..., such as a sample of earlier rows."
     )
     with pytest.raises(wc.InvalidInputError, match=f"^{re.escape(message)}$"):
         engine.explain([[0.0], [1.0]], stream, **joint)
