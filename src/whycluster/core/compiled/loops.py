@@ -325,6 +325,8 @@ class CompiledPasses:
 
     def _each_block(self, work: blocks.Work[Floats]) -> None:
         n_rows, size, d = self.rows.n_rows, self.block_rows, self.loops.slopes.shape[1]
+        if n_rows == 0:
+            return
         if n_rows <= size:  # a single block needs no threads
             with np.errstate(all="ignore"):
                 work(np.empty((0, d)), 0, n_rows)
