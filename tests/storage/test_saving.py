@@ -51,6 +51,7 @@ from whycluster.core.energies import (
     TreeEnergy,
     ZeroReferenceEnergy,
 )
+from whycluster.core.rules import RULES
 from whycluster.core.tree import Tree
 from whycluster.models.network import Network, TableNetwork
 from whycluster.storage import archive, saving
@@ -93,7 +94,7 @@ def assert_same_network(loaded: Network, network: Network, X: Any) -> None:
     assert_same(loaded.assign(X), network.assign(X))
     assert_same(loaded.evidence(X), network.evidence(X))
     assert_same(loaded.gradient(X), network.gradient(X))
-    for rule in ("min-take-most", "joint", "sequential", "contrast"):
+    for rule in RULES:
         assert_same(loaded.explain(X, rule=rule).relevance, network.explain(X, rule=rule).relevance)
 
 
@@ -340,6 +341,9 @@ def assert_same_explanation(loaded: wc.Explanation, exp: wc.Explanation, path: P
 @pytest.mark.parametrize(
     "query",
     [
+        {},
+        {"beta": 0.5},
+        {"rule": "min-take-most"},
         {"rule": "joint", "beta": np.inf},
         {"rule": "sequential"},
         {"rule": "contrast"},
@@ -454,9 +458,13 @@ def test_all_fields_of_an_explanation_are_restored(tmp_path: Path) -> None:
     """A new field must be saved too, or be listed here and compared in another way."""
     exp = replace(wc.explain(SMALL, ROWS, target="b"), row_names=list("ABCDEFGHI"))[[7, 2]]
     loaded = saved_and_loaded(exp, tmp_path)
-    others = {"row_names", "energy", "table", "owns_data", "fidelity"}
+    others = {"row_names", "energy", "table", "owns_data", "fidelity", "prior"}
     for name in {part.name for part in fields(exp)} - others:
         assert_same(np.asarray(getattr(loaded, name)), np.asarray(getattr(exp, name)))
+    assert loaded.prior is not None
+    assert exp.prior is not None
+    assert_same(loaded.prior.log_weight, exp.prior.log_weight)
+    assert loaded.prior.is_in_energies == exp.prior.is_in_energies
     assert state(loaded.energy) == state(exp.energy)
     assert_same(loaded.data, exp.data)
     assert loaded.describe(0).startswith("Row H (position 7) is in")
@@ -916,6 +924,22 @@ FRAMED = wc.explain(SMALL, pd.DataFrame(ROWS, columns=["u", "v"], index=list("ab
             fact(reference="zero", reference_reason=1),
             "'reference_reason' must be of type str; got int",
         ),
+        (EXPLAINED, without("prior"), "there must be an array 'prior'"),
+        (EXPLAINED, array("prior", np.zeros(2)), "'prior' must have shape (3,); got (2,)"),
+        (EXPLAINED, array("prior", np.zeros((3, 1))), "'prior' must have shape (3,); got (3, 1)"),
+        (EXPLAINED, array("prior", np.zeros(3, "f4")), "'prior' must have dtype float64; got float32"),
+        (
+            EXPLAINED,
+            array("prior", [0.0, np.nan, 0.0]),
+            "'prior' must be finite numbers; it contains other values",
+        ),
+        (
+            EXPLAINED,
+            array("prior", [0.0, -np.inf, 0.0]),
+            "'prior' must be finite numbers; it contains other values",
+        ),
+        (EXPLAINED, fact(rule="min-take-most"), "there must be no other arrays; got 'prior'"),
+        (EXPLAINED, fact(rule="contrast", beta=None), "there must be no other arrays; got 'prior'"),
         (EXPLAINED, fact(feature_names=["a"]), "there must be 2 feature_names; got 1"),
         (EXPLAINED, fact(has_rows=True), "there must be an array 'rows'"),
         (
@@ -999,6 +1023,13 @@ def test_explanations_with_invalid_contents(exp: Any, change: Change, message: s
     facts, arrays = contents(exp, tmp_path / "saved")
     change(facts, arrays)
     assert error_message(write(tmp_path / "hostile", facts, arrays)).startswith(message)
+
+
+def test_an_extreme_prior_can_be_used(tmp_path: Path) -> None:
+    facts, arrays = contents(EXPLAINED, tmp_path / "saved")
+    arrays["prior"] = np.array([1e308, -1e308, 0.0])
+    loaded = wc.load(write(tmp_path / "forged", facts, arrays))
+    np.testing.assert_allclose(loaded.competition.sum(axis=1), EXPLAINED.evidence, rtol=1e-12)
 
 
 def header(described: Any, data: bytes = b"") -> bytes:
@@ -1378,5 +1409,7 @@ def test_files_of_format_1_still_load() -> None:
     rows = np.array([[0.0, 1.0], [1.0, 0.0], [4.0, 5.0], [5.0, 4.5]])
     network, explanation = wc.load(folder / "network.wc"), wc.load(folder / "explanation.wc")
     np.testing.assert_array_equal(explanation.data, rows)
-    np.testing.assert_array_equal(network.explain(rows).relevance, explanation.relevance)
-    assert explanation.beta == network.explain(rows).beta
+    again = network.explain(rows, rule="min-take-most")
+    np.testing.assert_array_equal(again.relevance, explanation.relevance)
+    np.testing.assert_array_equal(again.competition, explanation.competition)
+    assert (explanation.rule, explanation.beta, explanation.prior) == ("min-take-most", again.beta, None)

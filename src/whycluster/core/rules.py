@@ -40,7 +40,8 @@ class Prior(NamedTuple):
 
     def weights(self, t: float) -> Floats:
         """Return the factors, (K,), that the energies do not include at time t of the path."""
-        log_weight = np.maximum(self.log_weight - self.log_weight.max(), -_LEAST_PRIOR)
+        largest = self.log_weight.max()
+        log_weight = np.maximum(self.log_weight, largest - _LEAST_PRIOR) - largest
         return np.asarray(np.exp(log_weight * (1.0 - t if self.is_in_energies else 1.0)))
 
 
