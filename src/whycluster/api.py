@@ -53,7 +53,7 @@ def explain(
     query : the options of `whycluster.Query`, which describes them in full: ``target``, the cluster to
         explain (by default the row's own); ``against``, a single competitor (by default all); ``rule`` and
         ``beta``, how the evidence is shared among the competitors; ``threshold``, to explain a probability;
-        and ``background``, the rows on which beta is measured
+        and ``background``, the rows on which beta and the cluster sizes are measured
 
     Returns
     -------

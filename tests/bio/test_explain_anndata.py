@@ -250,6 +250,7 @@ def test_without_scores_results_equal_those_of_explain(cells: Any) -> None:
         {"target": "B"},
         {"against": "B"},
         {"target": "T", "against": "B"},
+        {"rule": "min-take-most"},
         {"rule": "joint"},
         {"rule": "sequential"},
         {"rule": "contrast"},

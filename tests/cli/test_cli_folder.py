@@ -85,6 +85,30 @@ def test_a_second_run_resumes_and_a_different_one_is_refused(
     assert invoke(capsys, *arguments, "--k", 2, "--force")[0] == 0
 
 
+@pytest.mark.parametrize(
+    ("rule", "measured", "remedy"),
+    [
+        ("path", "beta and the cluster sizes were", ""),  # the command has no option for a background
+        ("joint", "beta was", "--beta to explain parts as they arrive, or "),
+    ],
+)
+def test_new_parts_are_refused_because_they_were_not_measured(
+    rule: str, measured: str, remedy: str, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    network = wc.neuralize(np.array([[0.0, 0, 0], [5, 0, 1], [0, 6, 0]]))
+    wc.save(wc.TableNetwork(network.energy, feature_names=list("abc")), tmp_path / "model")
+    arguments = ("explain", folder, "--out", tmp_path / "out", "--model", tmp_path / "model", "--rule", rule)
+    assert invoke(capsys, *arguments, "--quiet")[0] == 0
+    first = min(folder.glob("*.parquet"))
+    (folder / "zzz.parquet").write_bytes(first.read_bytes())
+    code, _, error = invoke(capsys, *arguments, "--quiet")
+    assert (code, error) == (
+        2,
+        f"whycluster: the parts must be those that {measured} measured on; 'zzz.parquet' has been added, "
+        f"removed or changed since then. Pass {remedy}--force to start over.\n",
+    )
+
+
 def test_a_saved_network_explains_a_folder_or_a_file_into_a_folder(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

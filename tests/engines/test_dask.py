@@ -98,6 +98,8 @@ COLLECTIONS: dict[str, Callable[[Array], Any]] = {
 QUERIES: dict[str, dict[str, Any]] = {
     "plain": {},
     "beta": {"beta": 0.3},
+    "min-take-most": {"rule": "min-take-most"},
+    "nothing to measure": {"rule": "min-take-most", "beta": 0.3},
     "target": {"target": 2},
     "against": {"against": 1},
     "joint": {"rule": "joint"},
@@ -138,7 +140,7 @@ def test_results_equal_those_of_explain_in_memory(kind: str, query: str, rows: A
 @settings(max_examples=25)
 @given(
     st.lists(st.integers(0, 40), min_size=1, max_size=30).filter(any),
-    st.sampled_from(["min-take-most", "sequential"]),
+    st.sampled_from(["path", "min-take-most", "sequential"]),
 )
 def test_the_sizes_of_the_chunks_do_not_matter(sizes: list[int], rule: str) -> None:
     X = np.random.default_rng(sum(sizes)).normal(size=(sum(sizes), 3))
@@ -346,7 +348,7 @@ def test_nothing_is_computed_before_it_is_needed(kind: str, loads: Loads, model:
     lazy: Any = wc.explain(model, X)
     parts = [lazy.relevance, lazy.evidence, lazy.cluster, lazy.competitor, lazy.beta, lazy.to_frame()]
     assert repr(lazy) == (
-        "<LazyExplanation of 40 partitions, 4 features, 3 clusters (min-take-most, beta measured); "
+        "<LazyExplanation of 40 partitions, 4 features, 3 clusters (path, beta measured); "
         "compute() returns an Explanation>"
     )
     assert repr(parts)
@@ -372,8 +374,16 @@ def test_a_partition_is_explained_once_and_read_once_for_each_step(
         wanted()
         assert (loads.explained, loads.loaded) == (40, 80)
     loads.start()
-    wc.explain(model, X, beta=0.5).relevance.compute()  # type: ignore[attr-defined]  # nothing to measure
-    assert loads.loaded == 40
+    given: Any = wc.explain(model, X, beta=0.5)
+    assert given.beta == 0.5  # a number, although the cluster sizes have to be measured
+    given.relevance.compute()
+    assert loads.loaded == 80
+    sample = np.random.default_rng(0).normal(size=(50, 4))
+    for query in ({"beta": 0.5, "rule": "joint"}, {"background": sample}):  # nothing to measure
+        loads.start()
+        lazy = wc.explain(model, X, **query)
+        lazy.relevance.compute()
+        assert loads.loaded == 40
 
 
 @pytest.mark.parametrize("kind", LOADED)
@@ -529,11 +539,11 @@ def test_only_empty_partitions(rows: Array, model: Any) -> None:
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
-@pytest.mark.parametrize("beta", ["auto", 0.5])
-def test_a_row_that_is_not_finite(value: float, beta: Any, rows: Array, model: Any) -> None:
+@pytest.mark.parametrize("query", [{}, {"beta": 0.5, "rule": "joint"}], ids=["auto", "known"])
+def test_a_row_that_is_not_finite(value: float, query: dict[str, Any], rows: Array, model: Any) -> None:
     bad = rows.copy()
     bad[145, 2] = value
-    lazy: Any = wc.explain(model, da.from_array(bad, chunks=(70, 4)), beta=beta)
+    lazy: Any = wc.explain(model, da.from_array(bad, chunks=(70, 4)), **query)
     kind = "a missing value (NaN)" if np.isnan(value) else "an infinite value"
     for wanted in (lazy.relevance, lazy.to_frame(), lazy):
         with pytest.raises(wc.InvalidInputError) as error:
@@ -601,7 +611,7 @@ def test_partitions_that_are_not_pandas_frames(make: Any, kind: str, rows: Array
         "are read. The error is in partition 0 of X; its rows are counted from 0."
     )
     auto: Any = wc.explain(model, other)
-    known: Any = wc.explain(model, other, beta=0.5)
+    known: Any = wc.explain(model, other, beta=0.5, rule="joint")
     for lazy in (auto.to_frame(), known.summary()):
         with pytest.raises(wc.InvalidInputError, match=f"^{re.escape(message)}$"):
             lazy.compute()
@@ -870,7 +880,7 @@ def test_a_summary_of_a_partition_with_new_categories() -> None:
 
 
 def test_errors_of_a_summary_name_the_partition(rows: Array, model: Any) -> None:
-    exp: Any = wc.explain(model, framed(rows), beta=0.5)
+    exp: Any = wc.explain(model, framed(rows), beta=0.5, rule="joint")
     partitions, part = exp._partitions, framed(rows).partitions[3].compute()
     found = DaskEngine(partitions).explain(Partition(part, 3))
     assert _aggregate([found], [part], partitions).size.sum() == len(part)

@@ -38,6 +38,7 @@ from hypothesis import strategies as st
 from sklearn.cluster import KMeans
 from sklearn.compose import make_column_transformer
 from sklearn.decomposition import PCA
+from sklearn.mixture import GaussianMixture
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 
@@ -66,6 +67,10 @@ ROWS = CENTERS[RNG.integers(3, size=900)] + RNG.normal(size=(900, 4))
 SIZES = [300, 1, 0, 599]
 MODEL = KMeans(3, init=CENTERS, n_init=1).fit(pd.DataFrame(ROWS, columns=NAMES))
 WHOLE = wc.explain(MODEL, pd.DataFrame(ROWS, columns=NAMES))
+KNOWN: dict[str, Any] = {"beta": 0.2, "rule": "min-take-most"}  # needs no pass over the rows to measure them
+UNMEASURED: tuple[dict[str, Any], ...] = (KNOWN, {"background": pd.DataFrame(ROWS, columns=NAMES)})
+UNMEASURED_IDS = ("beta", "background")
+known_population = pytest.mark.parametrize("known", UNMEASURED, ids=UNMEASURED_IDS)
 
 
 def frame(rows: Any = ROWS) -> pd.DataFrame:
@@ -347,7 +352,7 @@ def test_booleans_and_copied_numbers_in_csv(tmp_path: Path) -> None:
 def test_identifiers_in_csv_are_copied_unchanged(tmp_path: Path) -> None:
     names = [f"{18_446_744_073_709_551_000 + i}" for i in range(40)] + ["007", "7.0", "2020-01-01"]
     (tmp_path / "x.csv").write_text("id,a,b,c,d\n" + "".join(f"{name},1,2,3,4\n" for name in names))
-    found = wc.explain_dataset(MODEL, tmp_path / "x.csv", tmp_path / "out", id_columns=["id"], beta=0.2)
+    found = wc.explain_dataset(MODEL, tmp_path / "x.csv", tmp_path / "out", id_columns=["id"], **KNOWN)
     assert read(found)["id"].to_pylist() == names
 
 
@@ -377,9 +382,11 @@ def test_text_files_that_are_compressed_blank_or_have_long_lines(tmp_path: Path)
     with gzip.open(tmp_path / "in" / "a.csv.gz", "wt") as file:
         file.write("a,b,c,d\n" + rows)
     (tmp_path / "in" / "b.csv").write_text("a,b,c,d\n")
-    blank, beta = ",,,\n" * 300_000, WHOLE.beta or 0.0  # a megabyte of it
+    blank = ",,,\n" * 300_000  # a megabyte of it
     (tmp_path / "in" / "c.csv").write_text("a,b,c,d\n" + blank + "1,2,3,4\n")
-    found = wc.explain_dataset(MODEL, tmp_path / "in", tmp_path / "out", invalid="skip", beta=beta)
+    found = wc.explain_dataset(
+        MODEL, tmp_path / "in", tmp_path / "out", invalid="skip", background=frame()[NAMES]
+    )
     assert [pq.read_metadata(path).num_rows for path in found.parts] == [900, 0, 300_001]
     assert (found.n_invalid, found.parts[0].name) == (300_000, "a.csv.gz.parquet")
     check_whole(pq.read_table(found.parts[0]))
@@ -437,7 +444,7 @@ def test_decimals_are_numbers(tmp_path: Path) -> None:
     pq.write_table(pa.table(columns), tmp_path / "x.parquet")
     centers = np.array([[1.0, 1.0], [-3.0, -3.0], [8.0, 8.0]])
     found = wc.explain_dataset(
-        centers, tmp_path / "x.parquet", tmp_path / "out", beta=0.2, invalid="skip", top=1
+        centers, tmp_path / "x.parquet", tmp_path / "out", **KNOWN, invalid="skip", top=1
     )
     assert read(found)["cluster"].to_pylist() == [0, 1, None, 2]
     assert read(found)["value_1"].to_pylist() == [1.25, -3.5, None, 7.0]
@@ -477,7 +484,7 @@ def test_pages_that_do_not_match_their_checksums_are_corrupt(tmp_path: Path) -> 
     content[200] ^= 255
     (folder / "part-1.parquet").write_bytes(content)
     for data in (folder, pads.dataset(folder)):
-        message = error_message(MODEL, data, tmp_path / f"out-{type(data).__name__}", beta=0.2)
+        message = error_message(MODEL, data, tmp_path / f"out-{type(data).__name__}", **KNOWN)
         assert "'part-1.parquet': it cannot be read (" in message
 
 
@@ -494,25 +501,26 @@ def test_batches_are_smaller_if_copied_columns_are_long(
         return explain(self, part, first_row)
 
     monkeypatch.setattr(ExplainRequest, "explain", count)
-    wc.explain_dataset(MODEL, tmp_path / "in", tmp_path / "long", id_columns=["key"], beta=0.2)
+    wc.explain_dataset(MODEL, tmp_path / "in", tmp_path / "long", id_columns=["key"], **KNOWN)
     assert 1000 < max(sizes) < 3000
     sizes.clear()
-    wc.explain_dataset(MODEL, tmp_path / "in", tmp_path / "short", beta=0.2)
+    wc.explain_dataset(MODEL, tmp_path / "in", tmp_path / "short", **KNOWN)
     assert max(sizes) == 18_000
 
 
-def test_later_rows_of_csv_can_have_fractions_and_text(tmp_path: Path) -> None:
+@known_population
+def test_later_rows_of_csv_can_have_fractions_and_text(known: dict[str, Any], tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     n = 100_000
     note = ["7"] * (n - 1) + ["so it goes"]
     last = ["1"] * (n - 1) + ["1.5"]
     lines = [f"{i},{note[i]},1,2,3,{last[i]}" for i in range(n)]
     (tmp_path / "in" / "x.csv").write_text("key,note,a,b,c,d\n" + "\n".join(lines) + "\n")
-    found = wc.explain_dataset(MODEL, tmp_path / "in", tmp_path / "out", id_columns=["key"], beta=0.2)
+    found = wc.explain_dataset(MODEL, tmp_path / "in", tmp_path / "out", id_columns=["key"], **known)
     results = read(found)
     assert results["key"].to_pylist()[-1] == str(n - 1)
     row = pd.DataFrame([[1.0, 2, 3, 1.5]], columns=NAMES)
-    np.testing.assert_allclose(relevance(results)[-1], wc.explain(MODEL, row, beta=0.2).relevance[0])
+    np.testing.assert_allclose(relevance(results)[-1], wc.explain(MODEL, row, **known).relevance[0])
 
 
 def test_results_are_float32_only_if_all_parts_are(tmp_path: Path) -> None:
@@ -524,19 +532,20 @@ def test_results_are_float32_only_if_all_parts_are(tmp_path: Path) -> None:
     assert pq.read_schema(tmp_path / "out" / "part-1.parquet").field("a").type == pa.float64()
 
 
-def test_settings_of_a_run_hold_for_parts_added_later(tmp_path: Path) -> None:
+@known_population
+def test_settings_of_a_run_hold_for_parts_added_later(known: dict[str, Any], tmp_path: Path) -> None:
     folder, out = write(tmp_path / "in", sizes=[300]), tmp_path / "out"
     narrow = pa.Table.from_pandas(frame()[NAMES].astype(np.float32), preserve_index=False)
     pq.write_table(narrow, folder / "part-0.parquet")
-    wc.explain_dataset(MODEL, folder, out, beta=0.2, top=1)
+    wc.explain_dataset(MODEL, folder, out, **known, top=1)
     pq.write_table(pa.Table.from_pandas(frame()[NAMES]), folder / "part-1.parquet")
-    assert error_message(MODEL, folder, out, beta=0.2, top=1) == (
+    assert error_message(MODEL, folder, out, **known, top=1) == (
         "explain_dataset: 1 of 2 parts could not be explained; the others are done. 'part-1.parquet': its "
         "columns must be float32 or narrower, like the columns of all parts when the run began, so that no "
         "result is rounded; convert them, or start over with overwrite=True."
     )
     pq.write_table(narrow, folder / "part-1.parquet")
-    found = wc.explain_dataset(MODEL, folder, out, beta=0.2, top=1)
+    found = wc.explain_dataset(MODEL, folder, out, **known, top=1)
     assert {pq.read_schema(path).field("value_1").type for path in found.parts} == {pa.float32()}
 
 
@@ -572,16 +581,28 @@ def test_a_run_with_a_background_is_not_resumed_without_it(tmp_path: Path) -> No
     assert "a run that differs in background. Choose another" in error_message(MODEL, folder, out)
 
 
-def test_a_pca_needs_more_measurements_than_beta(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("query", "measured"),
+    [
+        ({}, "beta, the cluster sizes and the cluster means"),
+        ({"beta": 0.3}, "the cluster sizes and the cluster means"),
+        ({"beta": 0.3, "rule": "min-take-most"}, "the cluster means"),
+    ],
+    ids=str,
+)
+def test_a_pca_needs_more_measurements_than_beta(
+    query: dict[str, Any], measured: str, tmp_path: Path
+) -> None:
     folder, out = write(tmp_path / "in", sizes=[300, 300]), tmp_path / "out"
     model = make_pipeline(PCA(2), KMeans(3, n_init=1, random_state=0)).fit(frame()[NAMES])
-    found = wc.explain_dataset(model, folder, out, beta=0.3)
-    whole = wc.explain(model, frame()[NAMES][:600], beta=0.3)
+    found = wc.explain_dataset(model, folder, out, **query)
+    whole = wc.explain(model, frame()[NAMES][:600], **query)
     np.testing.assert_allclose(relevance(read(found)), whole.relevance, rtol=1e-8, atol=1e-9)
     frame()[600:].to_parquet(folder / "part-2.parquet")
-    assert error_message(model, folder, out, beta=0.3) == (
-        "explain_dataset: the parts must be those that the clusters were measured on; 'part-2.parquet' has "
-        "been added, removed or changed since then. Pass overwrite=True to start over."
+    assert error_message(model, folder, out, **query) == (
+        f"explain_dataset: the parts must be those that {measured} were measured on; 'part-2.parquet' has "
+        "been added, removed or changed since then. Pass background=... to explain parts as they arrive, or "
+        "overwrite=True to start over."
     )
 
 
@@ -621,23 +642,27 @@ def test_names_of_parts_are_relative_to_the_given_folder(tmp_path: Path) -> None
     assert find_parts(tmp_path / "in" / "2024" / "part-0.parquet", "x")[0].name == "part-0.parquet"
 
 
-def test_data_in_memory_are_never_mistaken_for_those_of_an_earlier_run(tmp_path: Path) -> None:
+@known_population
+def test_data_in_memory_are_never_mistaken_for_those_of_an_earlier_run(
+    known: dict[str, Any], tmp_path: Path
+) -> None:
     out, table = tmp_path / "out", pa.Table.from_pandas(frame()[NAMES])
-    wc.explain_dataset(MODEL, pads.dataset(table[:10]), out, beta=0.2)
-    found = wc.explain_dataset(MODEL, pads.dataset(table), out, beta=0.2)
+    wc.explain_dataset(MODEL, pads.dataset(table[:10]), out, **known)
+    found = wc.explain_dataset(MODEL, pads.dataset(table), out, **known)
     assert (found.n_rows, found.n_done_before) == (900, 0)
     wc.explain_dataset(MODEL, pads.dataset(table[:10]), tmp_path / "auto")
     assert "added, removed or changed since" in error_message(MODEL, pads.dataset(table), tmp_path / "auto")
 
 
-def test_similar_files_in_another_folder_are_different_parts(tmp_path: Path) -> None:
+@known_population
+def test_similar_files_in_another_folder_are_different_parts(known: dict[str, Any], tmp_path: Path) -> None:
     for name, rows in (("one", ROWS[:50]), ("two", ROWS[50:100])):
         folder = write(tmp_path / name, frame(rows), sizes=[50])
         os.utime(folder / "part-0.parquet", (0, 0))
-    wc.explain_dataset(MODEL, tmp_path / "one", tmp_path / "out", beta=0.2)
-    found = wc.explain_dataset(MODEL, tmp_path / "two", tmp_path / "out", beta=0.2)
+    wc.explain_dataset(MODEL, tmp_path / "one", tmp_path / "out", **known)
+    found = wc.explain_dataset(MODEL, tmp_path / "two", tmp_path / "out", **known)
     np.testing.assert_allclose(
-        relevance(read(found)), wc.explain(MODEL, frame()[NAMES][50:100], beta=0.2).relevance
+        relevance(read(found)), wc.explain(MODEL, frame()[NAMES][50:100], **known).relevance
     )
 
 
@@ -660,8 +685,8 @@ def test_a_part_that_changes_while_it_is_explained_is_named(
 
 def test_rows_are_counted_from_the_start_of_their_part(tmp_path: Path) -> None:
     folder = write(tmp_path / "in", with_gaps())
-    for beta in ("auto", 0.2):
-        message = error_message(MODEL, folder, tmp_path / f"out-{beta}", beta=beta, batch_rows=4)
+    for n, options in enumerate(({}, KNOWN)):
+        message = error_message(MODEL, folder, tmp_path / f"out-{n}", batch_rows=4, **options)
         assert "part 'part-3.parquet': data must be finite; row 9, feature 'b'" in message
 
 
@@ -683,7 +708,7 @@ def test_errors_of_steps_count_rows_from_the_start_of_their_part(n_missing: int,
     options: dict[str, Any] = {
         "columns": NAMES,
         "batch_rows": 100,
-        "beta": 0.2,
+        **KNOWN,
         "invalid": "skip" if n_missing else "error",
     }
     message = error_message(model, tmp_path / "x.parquet", tmp_path / "out", **options)
@@ -816,7 +841,7 @@ def test_links_that_lead_out_of_the_folder_are_not_followed(tmp_path: Path) -> N
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "_whycluster.tmp").symlink_to(tmp_path / "theirs")
     assert "out must not contain links that lead outside it" in error_message(
-        MODEL, folder, tmp_path / "out", beta=0.2
+        MODEL, folder, tmp_path / "out", **KNOWN
     )
     assert list((tmp_path / "theirs").iterdir()) == []
 
@@ -968,7 +993,7 @@ def test_quantiles_must_be_requested(tmp_path: Path) -> None:
 
 
 def test_parts_of_a_large_table_keep_few_rows() -> None:
-    request = ExplainRequest.of(MODEL, "explain", wc.Query(beta=0.2))
+    request = ExplainRequest.of(MODEL, "explain", wc.Query()).measure_background(frame()[NAMES])
     total, reservoir, kept = Aggregate.empty(3, 4, most=500), ReservoirSample(3, 4, most=500), np.zeros(3)
     whole = Aggregate.empty(3, 4, most=500)
     for seed in range(60):
@@ -989,7 +1014,7 @@ def test_parts_of_a_large_table_keep_few_rows() -> None:
 
 
 def test_quantiles_after_parts_are_removed_use_a_complete_sample() -> None:
-    request = ExplainRequest.of(MODEL, "explain", wc.Query(beta=0.2))
+    request = ExplainRequest.of(MODEL, "explain", wc.Query()).measure_background(frame()[NAMES])
     reservoir, states = ReservoirSample(3, 4, most=50), []
     for seed in range(4):
         rows = CENTERS[np.zeros(200, int)] + 0.01 * np.random.default_rng(seed).normal(size=(200, 4))
@@ -1061,7 +1086,7 @@ def test_rank_error_bounds_the_error_of_sampled_quantiles() -> None:
 def test_aggregates_of_parts_add_up_to_the_whole(sizes: list[int], seed: int) -> None:
     rng = np.random.default_rng(seed)
     rows = rng.normal(size=(sum(sizes), 4)) * 3
-    request = ExplainRequest.of(MODEL.cluster_centers_, "explain", wc.Query(beta=1.0))
+    request = ExplainRequest.of(MODEL.cluster_centers_, "explain", wc.Query()).measure_background(ROWS)
     total, start = Aggregate.empty(3, 4), 0
     for size in sizes:
         total.add(request.explain(rows[start : start + size]), rng)
@@ -1184,35 +1209,59 @@ def test_a_tampered_description_removes_nothing_outside_its_folder(tmp_path: Pat
     )
 
 
-def test_parts_that_changed_since_beta_was_measured(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("query", "measured", "remedy"),
+    [
+        ({}, "beta and the cluster sizes were", "background"),
+        ({"beta": 0.2}, "the cluster sizes were", "background"),
+        ({"rule": "sequential", "beta": 0.2}, "the cluster sizes were", "background"),
+        ({"rule": "min-take-most"}, "beta was", "beta"),
+        ({"rule": "joint"}, "beta was", "beta"),
+    ],
+    ids=str,
+)
+def test_parts_that_changed_since_they_were_measured(
+    query: dict[str, Any], measured: str, remedy: str, tmp_path: Path
+) -> None:
     folder, out = write(tmp_path / "in"), tmp_path / "out"
-    wc.explain_dataset(MODEL, folder, out)
+    wc.explain_dataset(MODEL, folder, out, **query)
     pq.write_table(pa.Table.from_pandas(frame()[:5]), folder / "part-9.parquet")
-    assert error_message(MODEL, folder, out) == (
-        "explain_dataset: the parts must be those that beta was measured on; 'part-9.parquet' has been "
-        "added, removed or changed since then. Pass beta=... to explain parts as they arrive, or "
-        "overwrite=True to "
-        "start over."
+    assert error_message(MODEL, folder, out, **query) == (
+        f"explain_dataset: the parts must be those that {measured} measured on; 'part-9.parquet' has been "
+        f"added, removed or changed since then. Pass {remedy}=... to explain parts as they arrive, or "
+        "overwrite=True to start over."
     )
-    assert wc.explain_dataset(MODEL, folder, out, overwrite=True).n_rows == 905
+    assert wc.explain_dataset(MODEL, folder, out, overwrite=True, **query).n_rows == 905
 
 
-def test_parts_can_be_added_and_changed_if_beta_is_given(tmp_path: Path) -> None:
+def test_parts_can_be_added_to_those_of_a_mixture(tmp_path: Path) -> None:
     folder, out = write(tmp_path / "in"), tmp_path / "out"
-    wc.explain_dataset(MODEL, folder, out, beta=0.2)
+    mixture = GaussianMixture(3, random_state=0).fit(frame()[NAMES])
+    wc.explain_dataset(mixture, folder, out)
+    pq.write_table(pa.Table.from_pandas(frame()[:5]), folder / "part-9.parquet")
+    found = wc.explain_dataset(mixture, folder, out)
+    assert (found.n_done_before, found.n_rows, found.beta) == (4, 905, 1.0)
+    check_whole(read(found)[:900], wc.explain(mixture, frame()[NAMES]))
+
+
+@known_population
+def test_parts_can_be_added_and_changed_if_nothing_is_measured(known: dict[str, Any], tmp_path: Path) -> None:
+    folder, out = write(tmp_path / "in"), tmp_path / "out"
+    wc.explain_dataset(MODEL, folder, out, **known)
     pq.write_table(pa.Table.from_pandas(frame()[:5]), folder / "part-9.parquet")
     pq.write_table(pa.Table.from_pandas(frame()[300:303]), folder / "part-1.parquet")
-    found = wc.explain_dataset(MODEL, folder, out, beta=0.2)
+    found = wc.explain_dataset(MODEL, folder, out, **known)
     assert (found.n_done_before, found.n_rows) == (3, 907)
-    assert found.beta == 0.2
+    assert found.beta == wc.explain(MODEL, frame()[NAMES], **known).beta
 
 
-def test_warns_of_results_whose_parts_are_gone(tmp_path: Path) -> None:
+@known_population
+def test_warns_of_results_whose_parts_are_gone(known: dict[str, Any], tmp_path: Path) -> None:
     folder, out = write(tmp_path / "in"), tmp_path / "out"
-    wc.explain_dataset(MODEL, folder, out, beta=0.2)
+    wc.explain_dataset(MODEL, folder, out, **known)
     (folder / "part-1.parquet").rename(folder / "part-8.parquet")
     with pytest.warns(wc.FilesWarning) as warned:
-        found = wc.explain_dataset(MODEL, folder, out, beta=0.2)
+        found = wc.explain_dataset(MODEL, folder, out, **known)
     assert str(warned[0].message) == (
         f"explain_dataset: {str(out)!r} also holds the results of 1 part that is no longer in the data: "
         "['part-1.parquet']. These results are kept."
@@ -1222,17 +1271,18 @@ def test_warns_of_results_whose_parts_are_gone(tmp_path: Path) -> None:
     assert (out / "part-1.parquet").exists()
 
 
-def test_parts_whose_names_change_because_more_are_given(tmp_path: Path) -> None:
+@known_population
+def test_parts_whose_names_change_because_more_are_given(known: dict[str, Any], tmp_path: Path) -> None:
     old, new = (write(tmp_path / year, sizes=[5, 6]) for year in ("2024", "2025"))
-    wc.explain_dataset(MODEL, [old / "part-0.parquet", old / "part-1.parquet"], tmp_path / "out", beta=0.2)
-    message = error_message(MODEL, [old, new / "part-0.parquet"], tmp_path / "out", beta=0.2)
+    wc.explain_dataset(MODEL, [old / "part-0.parquet", old / "part-1.parquet"], tmp_path / "out", **known)
+    message = error_message(MODEL, [old, new / "part-0.parquet"], tmp_path / "out", **known)
     assert message == (
         "explain_dataset: each part must keep its name between calls; the part whose results are in "
         "'part-0.parquet' would now be written to '2024/part-0.parquet'. Always pass the same folder, the "
         "one that contains all parts, or pass overwrite=True to start over."
     )
     found = wc.explain_dataset(
-        MODEL, [old, new / "part-0.parquet"], tmp_path / "out", beta=0.2, overwrite=True
+        MODEL, [old, new / "part-0.parquet"], tmp_path / "out", **known, overwrite=True
     )
     assert found.n_rows == len(pd.read_parquet(tmp_path / "out")) == 16
 
@@ -1342,33 +1392,35 @@ def with_gaps() -> pd.DataFrame:
     return table
 
 
-@pytest.mark.parametrize("beta", ["auto", 0.2])
-def test_errors_of_rows_that_are_not_finite_name_part_row_and_column(beta: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("query", [{}, *UNMEASURED], ids=["auto", *UNMEASURED_IDS])
+def test_errors_of_rows_that_are_not_finite_name_part_row_and_column(
+    query: dict[str, Any], tmp_path: Path
+) -> None:
     folder, out = write(tmp_path / "in", with_gaps()), tmp_path / "out"
-    assert error_message(MODEL, folder, out, beta=beta, workers=1) == (
+    assert error_message(MODEL, folder, out, **query, workers=1) == (
         "explain_dataset: part 'part-3.parquet': data must be finite; row 9, feature 'b' holds a missing "
         'value (NaN). Drop or fill such rows first. Or pass invalid="skip" to get nulls for such rows.'
     )
     assert not (out / "part-3.parquet").exists()
-    found = wc.explain_dataset(MODEL, folder, out, beta=beta, invalid="skip")  # resumes
+    found = wc.explain_dataset(MODEL, folder, out, **query, invalid="skip")  # resumes
     assert (found.n_rows, found.n_invalid) == (900, 2)
-    assert found.n_done_before == (3 if beta != "auto" else 0)
+    assert found.n_done_before == (3 if query else 0)
     table = read(found)
     for name in ("cluster", "evidence", "competitor", "a", "d"):
         assert [i for i, value in enumerate(table[name].to_pylist()) if value is None] == [310, 400]
-    whole = wc.explain(MODEL, with_gaps()[NAMES].drop([310, 400]), beta=beta)
+    whole = wc.explain(MODEL, with_gaps()[NAMES].drop([310, 400]), **query)
     check_whole(table.filter(pa.compute.is_valid(table["cluster"])), whole)
-    assert "holds a missing value" in error_message(MODEL, folder, out, beta=beta)  # still an error
+    assert "holds a missing value" in error_message(MODEL, folder, out, **query)  # still an error
 
 
 @pytest.mark.parametrize("invalid", ["error", "skip"])
-@pytest.mark.parametrize("beta", ["auto", 0.2])
+@pytest.mark.parametrize("query", [{}, *UNMEASURED], ids=["auto", *UNMEASURED_IDS])
 @pytest.mark.parametrize("top", [None, 2])
 def test_columns_are_nullable_only_if_rows_can_be_skipped(
-    invalid: str, beta: Any, top: int | None, tmp_path: Path
+    invalid: str, query: dict[str, Any], top: int | None, tmp_path: Path
 ) -> None:
     folder, out = write(tmp_path / "in"), tmp_path / "out"
-    options: dict[str, Any] = {"beta": beta, "top": top, "id_columns": ["key"]}
+    options: dict[str, Any] = {**query, "top": top, "id_columns": ["key"]}
 
     def nulls() -> set[bool]:
         schemas = [pq.read_schema(path) for path in out.glob("*.parquet")]
@@ -1376,7 +1428,7 @@ def test_columns_are_nullable_only_if_rows_can_be_skipped(
         return {entry.nullable for schema in schemas for entry in list(schema)[1:]}
 
     found = wc.explain_dataset(MODEL, folder, out, invalid=invalid, **options)
-    none = (invalid, beta) == ("error", "auto")
+    none = invalid == "error" and not query
     assert nulls() == {not none}
     for path in found.parts[:2]:
         path.unlink()
@@ -1522,7 +1574,7 @@ def test_an_error_stops_all_workers_and_no_thread_is_left(tmp_path: Path) -> Non
     folder = write(tmp_path / "in", with_gaps(), sizes=[100] * 9)
     before = threading.active_count()
     assert "part-3.parquet" in error_message(
-        MODEL, folder, tmp_path / "out", beta=0.2, workers=4, batch_rows=10
+        MODEL, folder, tmp_path / "out", **KNOWN, workers=4, batch_rows=10
     )
     assert threading.active_count() == before
     assert not (tmp_path / "out" / "_whycluster.tmp").exists()
@@ -1539,7 +1591,7 @@ def test_a_writer_that_fails_leaves_no_thread(tmp_path: Path, monkeypatch: pytes
     with pytest.raises(
         OSError, match=r"writing to .* failed .*No space left on device.*free some space"
     ) as caught:
-        wc.explain_dataset(MODEL, folder, tmp_path / "out", beta=0.2, batch_rows=9)
+        wc.explain_dataset(MODEL, folder, tmp_path / "out", **KNOWN, batch_rows=9)
     assert caught.value.errno == errno.ENOSPC
     assert threading.active_count() == before  # although the traceback still exists
 

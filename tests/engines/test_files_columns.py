@@ -344,13 +344,14 @@ def test_relevance_of_a_column_from_folder_names(given: str, tmp_path: Path) -> 
         assert results["year"].astype(int).tolist() == rows["year"].tolist()
 
 
-def test_a_dataset_that_gets_a_second_folder(tmp_path: Path) -> None:
+@pytest.mark.parametrize("query", [{"beta": 0.1, "rule": "joint"}, {"background": [[0.0, 1.0], [3.0, 4.0]]}])
+def test_a_dataset_that_gets_a_second_folder(query: dict[str, Any], tmp_path: Path) -> None:
     rows = pd.DataFrame(RNG.normal(size=(30, 2)), columns=["u", "v"])
     for n_done, year in enumerate((2020, 2021)):
         (tmp_path / "in" / f"year={year}").mkdir(parents=True)
         rows.to_parquet(tmp_path / "in" / f"year={year}" / "a.parquet")
         data = pads.dataset(tmp_path / "in", partitioning="hive")
-        found = wc.explain_dataset(NUMBERS, data, tmp_path / "out", columns=["u", "v"], beta=0.1)
+        found = wc.explain_dataset(NUMBERS, data, tmp_path / "out", columns=["u", "v"], **query)
         assert (found.n_done_before, found.n_rows) == (n_done, 30 * (n_done + 1))
 
 

@@ -61,6 +61,7 @@ def joined(results: list[PartResult], what: str) -> Any:
     "options",
     [
         {},
+        {"rule": "min-take-most"},
         {"rule": "joint"},
         {"rule": "sequential"},
         {"rule": "contrast"},
@@ -98,6 +99,38 @@ def test_beta_is_measured_on_all_rows_or_on_the_background() -> None:
     assert not given.needs_population
     assert given.beta == wc.explain(model, ROWS[50:], background=ROWS[:50]).beta
     assert not ExplainRequest.of(model, "explain", wc.Query(against=0)).needs_population
+
+
+@pytest.mark.parametrize(
+    ("name", "query", "beta", "to_measure"),
+    [
+        ("k-means", {}, None, ["beta", "the cluster sizes"]),
+        ("k-means", {"beta": 0.5}, 0.5, ["the cluster sizes"]),
+        ("k-means", {"rule": "sequential", "beta": 0.5}, 0.5, ["the cluster sizes"]),
+        ("k-means", {"rule": "min-take-most"}, None, ["beta"]),
+        ("k-means", {"rule": "min-take-most", "beta": 0.5}, 0.5, []),
+        ("k-means", {"rule": "joint", "beta": 0.5}, 0.5, []),
+        ("k-means", {"rule": "contrast"}, None, []),
+        ("mixture", {}, 1.0, []),
+        ("mixture", {"beta": 0.5}, 0.5, []),
+        ("mixture", {"rule": "min-take-most"}, None, ["beta"]),
+        ("kernel", {}, 0.05, ["the cluster sizes"]),
+        ("kernel", {"rule": "joint"}, None, ["beta"]),
+    ],
+    ids=str,
+)
+def test_only_unknown_quantities_are_measured(
+    name: str, query: dict[str, Any], beta: float | None, to_measure: list[str]
+) -> None:
+    request = ExplainRequest.of(MODELS[name], "explain", wc.Query(**query))
+    assert (request.beta, request.to_measure) == (beta, to_measure)
+    assert request.needs_population == bool(to_measure)
+    assert request.only_needs_beta == (to_measure == ["beta"])
+    part = ROWS[:40]
+    if not to_measure:  # a part is explained like the whole table
+        whole = wc.explain(MODELS[name], ROWS, **query)
+        assert request.beta == whole.beta
+        np.testing.assert_allclose(request.explain(part).relevance, whole.relevance[:40], rtol=1e-9)
 
 
 def test_a_part_of_the_competitor_itself_has_no_evidence() -> None:
@@ -212,18 +245,21 @@ def test_many_missing_values_need_few_attempts(name: str, most: int, monkeypatch
     assert len(tried) <= most
 
 
+@pytest.mark.parametrize("query", [{"beta": 0.5, "rule": "min-take-most"}, {"background": ROWS}], ids=list)
 @pytest.mark.parametrize("size", [3, 50, 178])
-def test_skipped_rows_do_not_depend_on_the_other_rows(size: int) -> None:
+def test_skipped_rows_do_not_depend_on_the_other_rows(query: dict[str, Any], size: int) -> None:
     rows = ROWS.copy()
     rows[[3, 60, 61], 2] = np.nan  # the imputer accepts these
     rows[[5, 62], 0] = np.inf
     rows[[62, 63], 2] = np.nan
     model = make_pipeline(SimpleImputer(), StandardScaler(), KMeans(3, n_init=2, random_state=0)).fit(ROWS)
-    request = ExplainRequest.of(model, "explain", wc.Query(beta=0.5), invalid="skip")
+    request = ExplainRequest.of(model, "explain", wc.Query(**query), invalid="skip")
+    request = request.measure_background(query.get("background"))
+    assert not request.needs_population
     results = [request.explain(rows[start : start + size]) for start in range(0, len(rows), size)]
     valid = np.concatenate([np.ones(len(a.evidence), bool) if a.valid is None else a.valid for a in results])
     assert np.flatnonzero(~valid).tolist() == [5, 62]
-    whole = wc.explain(model, rows[valid], beta=0.5)
+    whole = wc.explain(model, rows[valid], **query)
     np.testing.assert_allclose(joined(results, "relevance")[valid], whole.relevance, atol=1e-9)
 
 

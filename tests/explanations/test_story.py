@@ -8,6 +8,7 @@ import pytest
 from sklearn.cluster import KMeans
 from sklearn.datasets import load_iris, load_wine
 from sklearn.decomposition import PCA
+from sklearn.mixture import GaussianMixture
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -263,21 +264,40 @@ class TestLabels:
 
 
 class TestFewRows:
-    """Where beta is measured on few rows, a warning says how to measure it on more."""
+    """Where beta or the cluster sizes are measured on few rows, a warning says how to use more rows."""
 
     @pytest.mark.parametrize("n", [1, 29])
-    def test_fewer_than_ten_rows_per_cluster(self, n: int) -> None:
+    @pytest.mark.parametrize(
+        ("query", "measured", "remedy"),
+        [
+            ({}, "beta and the cluster sizes were", ""),
+            ({"beta": 0.5}, "the cluster sizes were", ""),
+            ({"rule": "min-take-most"}, "beta was", ", or pass beta="),
+            ({"rule": "joint"}, "beta was", ", or pass beta="),
+        ],
+        ids=str,
+    )
+    def test_fewer_than_ten_rows_per_cluster(
+        self, query: dict[str, Any], measured: str, remedy: str, n: int
+    ) -> None:
         X = load_iris().data
         model = KMeans(3, n_init=1, random_state=0).fit(X)
         with pytest.warns(wc.FewRowsWarning) as caught:
-            wc.explain(model, X[:n])
+            wc.explain(model, X[:n], **query)
         (warning,) = caught
         assert warning.filename == __file__
         assert str(warning.message) == (
-            f"explain: beta was measured on only {n} row{'s' * (n > 1)}, fewer than 10 per cluster. As part "
-            "of a larger table, the same rows could be explained differently. Pass that table as "
-            "background=, or pass beta=."
+            f"explain: {measured} measured on only {n} row{'s' * (n > 1)}, fewer than 10 per cluster. As "
+            "part of a larger table, the same rows could be explained differently. Pass that table as "
+            f"background={remedy}."
         )
+
+    def test_the_stiffness_of_a_kernel_is_not_measured(self) -> None:
+        X = load_iris().data
+        model = wc.KernelKMeans(3, gamma=0.5, random_state=0).fit(X)
+        with pytest.warns(wc.FewRowsWarning, match=r"^explain: the cluster sizes were measured on only 3 "):
+            exp = wc.explain(model, X[:3])
+        assert exp.beta == 0.5
 
     @pytest.mark.filterwarnings("error::whycluster.FewRowsWarning")
     @pytest.mark.parametrize("n", [30, 150])
@@ -290,8 +310,10 @@ class TestFewRows:
         X = load_iris().data
         model = KMeans(3, n_init=1, random_state=0).fit(X)
         wc.explain(model, X[:3], background=X)
-        wc.explain(model, X[:3], beta=0.5)
+        wc.explain(model, X[:3], beta=0.5, rule="min-take-most")
+        wc.explain(model, X[:3], beta=0.5, rule="joint")
         wc.explain(model, X[:3], rule="contrast")
+        wc.explain(GaussianMixture(3, random_state=0).fit(X), X[:3])  # has weights and a stiffness
         wc.explain(KMeans(2, n_init=1, random_state=0).fit(X), X[:3])  # only one competitor
         few = X[::10]
         wc.explain(KMeans(3, n_init=1, random_state=0).fit_predict(few), few)  # all rows that there are

@@ -26,6 +26,7 @@ from tests.spark.pipelines import NUMBERS
 from whycluster.engines import spark as engine
 
 ADDED = ["why_cluster", "why_evidence", "why_competitor", "why_relevance"]
+KNOWN: dict[str, Any] = {"beta": 1.0, "rule": "joint"}  # needs no pass over the rows to measure them
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +48,9 @@ def same(found: pd.DataFrame, local: wc.Explanation) -> None:
     "options",
     [
         {},
+        {"beta": 0.5},
         {"beta": 0.5, "rule": "joint"},
+        {"rule": "min-take-most"},
         {"target": 1},
         {"against": 0, "target": 2},
         {"rule": "sequential"},
@@ -70,7 +73,7 @@ def test_categories_and_a_mixture_of_scikit_learn(df: Any, table: pd.DataFrame) 
     found = engine.explain(pipeline, df, threshold=0.5, id_columns=["id"])
     assert found.columns == ["id", *ADDED]
     same(found.toPandas(), wc.explain(pipeline, table[columns], threshold=0.5))
-    strongest = engine.explain(pipeline, df, beta=1.0, top=2).toPandas()
+    strongest = engine.explain(pipeline, df, **KNOWN, top=2).toPandas()
     values = strongest.loc[strongest["why_feature_1"] == "kind", "why_value_1"]
     assert set(values) <= set(table["kind"])
 
@@ -98,22 +101,22 @@ def test_arrays_and_other_types_of_numbers(spark: Any) -> None:
         "select array(1f, 1f) as x, cast(1 as decimal(9, 2)) as d, true as t union all "
         "select array(2f, 3f), cast(2 as decimal(9, 2)), false"
     )
-    local = wc.explain(centroids, [[1.0, 1.0], [2.0, 3.0]], beta=1.0)
-    found = engine.explain(centroids, rows, features_col="x", beta=1.0).toPandas()
+    local = wc.explain(centroids, [[1.0, 1.0], [2.0, 3.0]], **KNOWN)
+    found = engine.explain(centroids, rows, features_col="x", **KNOWN).toPandas()
     assert_allclose(found["why_relevance"].tolist(), local.relevance, rtol=1e-6)
-    local = wc.explain(centroids, [[1.0, 1.0], [2.0, 0.0]], beta=1.0)
-    found = engine.explain(centroids, rows, columns=["d", "t"], beta=1.0).toPandas()
+    local = wc.explain(centroids, [[1.0, 1.0], [2.0, 0.0]], **KNOWN)
+    found = engine.explain(centroids, rows, columns=["d", "t"], **KNOWN).toPandas()
     assert_allclose(found["why_relevance"].tolist(), local.relevance, rtol=1e-6)
 
 
 def test_values_of_the_strongest_features_keep_all_their_digits(spark: Any) -> None:
     df = spark.createDataFrame([(2.0**24 + 1,), (3.5e38,), (0.1,)], ["a"])
     network = wc.neuralize(np.array([[0.1], [2.0**24 + 1]]))
-    found = engine.explain(network, df.filter("a < 1e9"), columns=["a"], top=1, beta=1.0).collect()
+    found = engine.explain(network, df.filter("a < 1e9"), columns=["a"], top=1, **KNOWN).collect()
     assert sorted(row.why_value_1 for row in found) == [0.1, 2.0**24 + 1]
     wide = wc.neuralize(np.array([[0.0, 0.0], [0.0, 1.0]]))
     rows = df.filter("a > 1e9").selectExpr("a", "0.25D AS b")
-    assert engine.explain(wide, rows, columns=["a", "b"], top=2, beta=1.0).collect()[0].why_value_2 == 3.5e38
+    assert engine.explain(wide, rows, columns=["a", "b"], top=2, **KNOWN).collect()[0].why_value_2 == 3.5e38
 
 
 def test_beta_is_measured_on_a_background(model: Any, df: Any, table: pd.DataFrame) -> None:
@@ -266,7 +269,7 @@ def test_a_row_is_skipped_only_for_its_own_flaws(paris: int | None, spark: Any) 
         for i in range(60)
     ]
     df = spark.createDataFrame(rows, "id int, a double, city string").coalesce(1)
-    found = engine.explain(model, df, invalid="skip", beta=1.0)
+    found = engine.explain(model, df, invalid="skip", **KNOWN)
     if paris is None:
         assert found.where("why_cluster is null").count() == 0
     else:  # whichever row it is
@@ -312,7 +315,7 @@ def test_results_too_large_for_single_precision(invalid: str, not_skipped: str, 
         "data and fit the model again. (Rows are counted from row 0 of partition 0 of df.)"
     )
     with pytest.raises(PythonException, match=re.escape(message)):
-        engine.explain(np.eye(2), df, columns=["x", "y"], beta=1.0, invalid=invalid).collect()
+        engine.explain(np.eye(2), df, columns=["x", "y"], **KNOWN, invalid=invalid).collect()
 
 
 def test_columns_can_have_the_names_that_we_send_columns_under(df: Any, table: pd.DataFrame) -> None:
@@ -329,7 +332,7 @@ def test_a_surrogate_of_low_fidelity_warns_once(df: Any, table: pd.DataFrame) ->
     labels = np.random.default_rng(0).integers(2, size=len(X))
     surrogate = wc.Surrogate().fit(X, labels)
     with pytest.warns(wc.FidelityWarning) as warned:
-        engine.explain(surrogate, df, columns=["a", "n"], beta=1.0)
+        engine.explain(surrogate, df, columns=["a", "n"], **KNOWN)
     assert len(warned) == 1
     message = str(warned[0].message)
     assert message.startswith(
@@ -355,7 +358,7 @@ def test_rows_with_missing_values_are_an_error(model: Any, df: Any) -> None:
         r"for such rows\. \(Rows are counted from row 0 of partition [01] of df\.\)"
     )
     with pytest.raises(PythonException, match=message):
-        engine.explain(model, with_gaps(df), beta=1.0).collect()
+        engine.explain(model, with_gaps(df), **KNOWN).collect()
     with pytest.raises(PythonException, match=message):
         engine.explain(model, with_gaps(df))
 
@@ -388,18 +391,18 @@ def test_vectors_that_are_missing_or_of_another_length(spark: Any) -> None:
         found = engine.explain(centroids, one, features_col="x", invalid="skip").toPandas()
         assert found["why_cluster"].notna().tolist() == [True, False]
         with pytest.raises(PythonException, match=r"row \d, feature 'x_0' holds a missing value \(NaN\)"):
-            engine.explain(centroids, one, features_col="x", beta=1.0).collect()
+            engine.explain(centroids, one, features_col="x", **KNOWN).collect()
     message = (
         "spark.explain: column 'x' must hold vectors of length 3, as the model expects; row 0 has one of "
         "length 2. (Rows are counted from row 0 of partition 0 of df.)"
     )
     with pytest.raises(PythonException, match=re.escape(message)):
-        engine.explain(np.eye(3), rows.coalesce(1), features_col="x", beta=1.0, invalid="skip").collect()
+        engine.explain(np.eye(3), rows.coalesce(1), features_col="x", **KNOWN, invalid="skip").collect()
 
 
 def test_a_frame_without_rows(model: Any, df: Any) -> None:
     none = df.where("id < 0")
-    assert engine.explain(model, none, beta=1.0).collect() == []
+    assert engine.explain(model, none, **KNOWN).collect() == []
     with pytest.raises(wc.InvalidInputError, match="there must be at least one row that can be explained"):
         engine.explain(model, none)
 
@@ -416,16 +419,16 @@ def test_no_row_is_lost_with_a_worker(df: Any, table: pd.DataFrame, tmp_path: Pa
 
     step = FunctionTransformer(wc.elementwise(lose))
     fragile = make_pipeline(step, KMeans(3, n_init=1, random_state=0)).fit(table[["a", "n"]].to_numpy())
-    found = engine.explain(fragile, df, columns=["a", "n"], beta=1.0).toPandas()
+    found = engine.explain(fragile, df, columns=["a", "n"], **KNOWN).toPandas()
     assert os.path.exists(marker)
-    same(found, wc.explain(fragile, table[["a", "n"]].to_numpy(), beta=1.0))
+    same(found, wc.explain(fragile, table[["a", "n"]].to_numpy(), **KNOWN))
 
 
 def test_a_stream_needs_a_background(spark: Any) -> None:
     stream = spark.readStream.format("rate").load()
-    joint = {"columns": ["value"], "rule": "joint"}
+    joint: dict[str, Any] = {"columns": ["value"], "rule": "joint"}
     assert engine.explain([[0.0], [1.0]], stream, beta=1.0, **joint).isStreaming
-    known = {"columns": ["value"], "background": [[0.0], [1.0]]}
+    known: dict[str, Any] = {"columns": ["value"], "background": [[0.0], [1.0]]}
     assert engine.explain([[0.0], [1.0]], stream, **known).isStreaming
     message = (
         "spark.explain: for a stream, there must be a background to measure, because a stream never ends; "
@@ -434,8 +437,10 @@ def test_a_stream_needs_a_background(spark: Any) -> None:
     with pytest.raises(wc.InvalidInputError, match=f"^{re.escape(message)}$"):
         engine.explain([[0.0], [1.0]], stream, **joint)
     message = message.replace("beta=... or ", "")
-    with pytest.raises(wc.InvalidInputError, match=f"^{re.escape(message)}$"):
-        engine.explain([[0.0], [1.0]], stream, columns=["value"])
+    unknown: tuple[dict[str, Any], ...] = ({}, {"beta": 1.0})
+    for query in unknown:  # the path rule also needs the cluster sizes
+        with pytest.raises(wc.InvalidInputError, match=f"^{re.escape(message)}$"):
+            engine.explain([[0.0], [1.0]], stream, columns=["value"], **query)
 
 
 @pytest.mark.parametrize(
@@ -487,7 +492,7 @@ def test_a_stream_needs_a_background(spark: Any) -> None:
             "id_columns must be distinct; 'id' occurs more than once. List it only once.",
         ),
         (
-            {"columns": ["a", "n"], "prefix": "", "layout": "columns", "beta": 1.0},
+            {"columns": ["a", "n"], "prefix": "", "layout": "columns", **KNOWN},
             "df must not have a column 'a', which the result adds. Drop it, or pass a prefix other than ''.",
         ),
     ],

@@ -36,6 +36,7 @@ _SPELLINGS = {  # the options that correspond to arguments of `explain_dataset`
     "id_columns": "--id",
     'invalid="skip"': "--invalid skip",
     "beta=...": "--beta",
+    "background=...": "",  # there is no such option
 }
 _SINGLE_TABLE_DEFAULTS = {
     **dict.fromkeys(("delimiter", "sheet", "labels", "report")),

@@ -44,6 +44,7 @@ from whycluster.core.tree import Tree
 # Chosen by measurement: smaller blocks take more time in Python, and larger blocks do not fit in the cache.
 _THREAD_BYTES = 8 << 20
 _STEPS = 4  # if pipeline steps are called, blocks are this many times larger, which halves the time
+BETA, SIZES = "beta", "the cluster sizes"  # how messages name the quantities that are measured
 
 
 @dataclass(frozen=True)
@@ -75,9 +76,17 @@ class CodedQuery:
 
     def needs_population(self, energy: Energy) -> bool:
         """Return whether all rows have to be measured before any can be explained."""
-        if self.rule in WITH_PRIOR:  # a model that gives probabilities has weights and a stiffness
-            return self.prior is None and not energy.gives_probabilities
-        return self.rule != CONTRAST and self.beta is None
+        return bool(self.to_measure(energy))
+
+    def to_measure(self, energy: Energy) -> list[str]:
+        """Return the names of the quantities that have to be measured, for messages: `BETA` and `SIZES`."""
+        beta = self.rule != CONTRAST and self.known_beta(energy) is None
+        sizes = self.rule in WITH_PRIOR and self.prior is None and not energy.gives_probabilities
+        return [BETA] * beta + [SIZES] * sizes
+
+    def known_beta(self, energy: Energy) -> float | None:
+        """Return the given beta or, for rules with a prior, the stiffness of the model, if there is one."""
+        return energy.stiffness if self.beta is None and self.rule in WITH_PRIOR else self.beta
 
     def for_rows(self, rows: Rows) -> CodedQuery:
         """Return the query with one code per row, in read-only arrays that results cannot overwrite."""
@@ -187,7 +196,7 @@ def attribute(
 ) -> Attribution:
     """Return the relevance of every feature for every row, R = sum_k a_k (e_k - e_c).
 
-    If beta is not given, it is measured first, on ``background`` or, by default, on the rows themselves.
+    Unknown quantities are measured first, on ``background`` or, by default, on the rows themselves.
     """
     query, size = query.for_rows(rows), block_rows(energy, rows)
     loops = energy.compiled if query.rule not in (SEQUENTIAL, SOFT) else None
@@ -305,9 +314,8 @@ def measured(query: CodedQuery, energy: Energy, rows: Background) -> CodedQuery:
     """Return the query with beta and, for rules that use it, the prior filled in."""
     if not query.needs_population(energy):
         return completed(query, energy)
+    beta, with_prior = query.known_beta(energy), query.rule in WITH_PRIOR
     found = population(energy, rows)
-    with_prior = query.rule in WITH_PRIOR
-    beta = energy.stiffness if query.beta is None and with_prior else query.beta
     if beta is None:  # Eq. 3
         beta = min(1.0 / found.evidence, sys.float_info.max) if found.evidence > 0.0 else math.inf
         beta *= STIFFER if with_prior else 1.0
@@ -321,8 +329,7 @@ def completed(query: CodedQuery, energy: Energy) -> CodedQuery:
     """Return the query with the stiffness and the weights of a model that gives probabilities filled in."""
     if query.rule not in WITH_PRIOR or query.prior is not None:
         return query
-    beta = energy.stiffness if query.beta is None else query.beta
-    return replace(query, beta=beta, prior=Prior(energy.parts.log_weight, True))
+    return replace(query, beta=query.known_beta(energy), prior=Prior(energy.parts.log_weight, True))
 
 
 def _sums(x: Floats, cluster: Codes, n_clusters: int) -> Floats:

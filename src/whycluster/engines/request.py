@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from whycluster.core import attribution, outputs
 from whycluster.core.arrays import Codes
-from whycluster.core.attribution import Attribution, CodedQuery, Population
+from whycluster.core.attribution import BETA, Attribution, CodedQuery, Population
 from whycluster.core.errors import InvalidInputError, UnsupportedModelError
 from whycluster.data.frame_table import FrameTable
 from whycluster.data.opening import column_names, open_table
@@ -114,15 +114,18 @@ class ExplainRequest:
     @property
     def needs_population(self) -> bool:
         """Whether all rows have to be measured before any row can be explained."""
-        if self.population is not None:
-            return False
-        return self.coded.needs_population(self.network.energy) or self.network.energy.needs_means
+        return self.population is None and bool(self.to_measure)
+
+    @property
+    def to_measure(self) -> list[str]:
+        """The names of the quantities that depend on all rows, even if they have been measured already."""
+        energy = self.network.energy
+        return self.coded.to_measure(energy) + ["the cluster means"] * energy.needs_means
 
     @property
     def only_needs_beta(self) -> bool:
         """Whether measuring would be unnecessary if beta were given."""
-        given = replace(self, coded=replace(self.coded, beta=1.0), population=None)
-        return not given.needs_population
+        return self.to_measure == [BETA]
 
     @property
     def completed(self) -> CodedQuery:
@@ -138,7 +141,7 @@ class ExplainRequest:
     @property
     def beta(self) -> float | None:
         """The stiffness in use, or None if it has not been measured yet or is not needed."""
-        return self.completed.beta
+        return self.completed.known_beta(self.network.energy)
 
     def with_population(self, population: Population | None) -> ExplainRequest:
         """Return the request with a population measured on all rows; None leaves the request unchanged."""

@@ -157,7 +157,7 @@ class ArrowFormat:
     def _check_fits(self, result: PartResult, dtype: np.dtype[Any]) -> None:
         """Raise an error if a row has numbers that are too large for the dtype.
 
-        Such rows are never skipped, because beta was measured on them too.
+        Such rows are never skipped, because they were measured too.
         """
         if result.relevance.itemsize <= dtype.itemsize:
             return

@@ -350,15 +350,14 @@ class Network(ABC):
             )
         if self.fidelity is not None:
             self.fidelity.warn_if_low()
-        few = asked.background is None and explanation.evidence.size < ENOUGH * len(self.labels)
-        if few and coded.needs_population(self.energy):
-            warn_of_few_rows(explanation, coded.rule)
+        if asked.background is None and explanation.evidence.size < ENOUGH * len(self.labels):
+            warn_of_few_rows(explanation, coded)
         return replace(explanation, model=self.model)  # type: ignore[no-any-return]  # or a TextExplanation
 
     def explain_rows(
         self, X: Any, query: CodedQuery, background: Any, feature_names: Sequence[Hashable] | None
     ) -> BaseExplanation:
-        """Explain rows in terms of features; beta is measured on the background (by default, the rows)."""
+        """Explain rows in terms of features; the background (by default, the rows) is measured."""
         table = self.open(X, "explain", feature_names=feature_names)
         population = None if background is None else self.open_background(background, table)
         found = attribute(self.energy, table, query, population)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whycluster.core.arrays import Codes
-from whycluster.core.attribution import CodedQuery
+from whycluster.core.attribution import BETA, CodedQuery
 from whycluster.core.errors import InvalidInputError, MissingDependencyError
 from whycluster.data.arrays import is_sparse
 from whycluster.data.frames import unique_name
@@ -47,8 +47,8 @@ class LazyExplanation:
     ----------
     relevance : (n, d)
     evidence, cluster, competitor : (n,) as in `Explanation`
-    beta : the stiffness: a number if it was given, otherwise lazy (`dask.delayed`), or None for contrasts,
-        which need no stiffness
+    beta : the stiffness: a number if you or the model gives it, otherwise lazy (`dask.delayed`), or None for
+        contrasts, which need no stiffness
     rule, threshold, fidelity : as in `Explanation`
     labels : (K,) the labels of all clusters, in memory
     feature_names : the names of the d features
@@ -89,9 +89,9 @@ class LazyExplanation:
     @property
     def beta(self) -> Any:
         """The stiffness, which is lazy if it is measured."""
-        if not self._request.needs_population:
-            return self._request.beta
-        return call_later(_beta, self._known)
+        request = self._request
+        is_measured = request.needs_population and BETA in request.to_measure
+        return call_later(_beta, self._known) if is_measured else request.beta
 
     @property
     def _request(self) -> ExplainRequest:

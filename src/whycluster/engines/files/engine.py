@@ -49,6 +49,7 @@ from whycluster.engines.files.run_state import RunState
 from whycluster.engines.files.stages import ahead
 from whycluster.engines.request import FIDELITY_EXPRESSION, ExplainRequest, population_to_json
 from whycluster.engines.results import PartResult
+from whycluster.explanations.formatting import join_words
 from whycluster.models.network import Query, QueryOptions
 
 if TYPE_CHECKING:
@@ -110,9 +111,10 @@ def explain_dataset(
     safe_cells : in the summary file ``_summary.csv``, put ' before text that a spreadsheet would run as a
         formula
     target, against, beta, rule, threshold, background : the query; see `whycluster.Query`. ``target`` and
-        ``against`` are one cluster for all rows. ``beta="auto"`` requires a first pass over the files. A
-        number makes that pass unnecessary, unless other quantities have to be measured, as for a PCA or the
-        sequential rule
+        ``against`` are one cluster for all rows. A first pass over the files measures beta and the cluster
+        sizes. A background makes that pass unnecessary. So does a number for beta with the rules
+        "min-take-most" and "joint", which need no sizes, except after a PCA. Mixtures and contrasts need
+        no measurement
 
     Returns
     -------
@@ -361,13 +363,14 @@ class FilesEngine(Engine[list[FilePart], FilePart, None, DatasetExplanation]):
             name for name in {*before, *now} if before.get(name) != now.get(name) and name not in without
         )
         if changed:
-            only_beta = self.request.only_needs_beta
-            what = "beta was" if only_beta else "the clusters were"
-            beta = f"{setting('beta=...')} to explain parts as they arrive, or " * only_beta
+            what = self.request.to_measure
+            remedy = setting("beta=..." if self.request.only_needs_beta else "background=...")
+            arriving = f"{remedy} to explain parts as they arrive, or " * bool(remedy)
             raise InvalidInputError(
-                f"{WHERE}: the parts must be those that {what} measured on; {changed[0]!r} "
+                f"{WHERE}: the parts must be those that {join_words(what)} "
+                f"{'was' if self.request.only_needs_beta else 'were'} measured on; {changed[0]!r} "
                 f"{'and others have' if len(changed) > 1 else 'has'} been added, removed or changed since "
-                f"then. Pass {beta}{setting('overwrite=True')} to start over."
+                f"then. Pass {arriving}{setting('overwrite=True')} to start over."
             )
 
     def _population_from_json(self, stored: Any) -> Population:
