@@ -38,8 +38,9 @@ def three(wine: Array) -> Any:
     return KMeans(3, n_init=10, random_state=0).fit(wine)
 
 
-def test_k_means_passes_all_checks(wine: Array, three: Any) -> None:
-    found = checks.run(three, wine)
+@pytest.mark.parametrize("options", [{}, {"rule": "min-take-most"}], ids=["default", "min-take-most"])
+def test_k_means_passes_all_checks(options: dict[str, Any], wine: Array, three: Any) -> None:
+    found = checks.run(three, wine, **options)
     assert found.hold, str(found)
     assert [check.name for check in found.checks] == [
         "conservation",
@@ -49,7 +50,7 @@ def test_k_means_passes_all_checks(wine: Array, three: Any) -> None:
     ]
     printed = str(found)
     assert printed.count("holds") == 4
-    assert printed.startswith("rule 'min-take-most'")
+    assert printed.startswith(f"rule {options.get('rule', 'path')!r}")
     assert "> 0.7" in printed
     assert "< 0.5" in printed
     assert str(found.checks[0]).startswith("conservation: holds")

@@ -20,6 +20,7 @@ from sklearn.preprocessing import StandardScaler
 
 import whycluster as wc
 from tests.optional import optional
+from tests.reference import neon
 from whycluster.core import outputs
 from whycluster.core.attribution import Attribution, CodedQuery
 from whycluster.core.energies import SquaredEnergy
@@ -62,19 +63,39 @@ def test_parts_have_the_shapes_they_promise(exp: wc.Explanation, wine: Array) ->
     assert exp.evidence.shape == exp.cluster.shape == exp.competitor.shape == exp.residual.shape == (178,)
     assert exp.competition.shape == (178, 5)
     assert exp.data is wine
-    assert exp.rule == "min-take-most"
+    assert exp.rule == "path"
     assert len(exp) == 178
-    assert repr(exp).startswith("<Explanation of 178 rows, 13 features, 5 clusters (min-take-most, beta=0.")
+    assert repr(exp) == "<Explanation of 178 rows, 13 features, 5 clusters (path, beta=0.5413)>"
 
 
-def test_competition_is_zero_at_the_own_cluster_and_largest_at_the_competitor(exp: wc.Explanation) -> None:
-    rows = np.arange(len(exp))
-    assert (exp.competition[rows, exp.cluster] == 0).all()
+def test_the_rule_is_named(wine: Array, kmeans: Any) -> None:
+    exp = wc.explain(kmeans, wine, rule="min-take-most")
+    assert exp.rule == "min-take-most"
+    assert repr(exp) == "<Explanation of 178 rows, 13 features, 5 clusters (min-take-most, beta=0.1353)>"
+
+
+def test_competition_of_the_paper_is_largest_at_the_competitor(wine: Array, kmeans: Any) -> None:
+    exp = wc.explain(kmeans, wine, rule="min-take-most")
+    assert (exp.competition[np.arange(len(exp)), exp.cluster] == 0).all()
     assert (exp.competition.argmax(axis=1) == exp.competitor).all()
     assert (exp.competition >= 0).all()
 
 
-@pytest.mark.parametrize("question", [{"target": 3}, {"against": 3}, {"rule": "contrast"}, {"rule": "joint"}])
+def test_competition_of_the_path_rule_is_the_reference(exp: wc.Explanation, wine: Array, kmeans: Any) -> None:
+    centers, sizes = kmeans.cluster_centers_, neon.sizes(wine, kmeans.cluster_centers_)
+    assert exp.beta is not None
+    for row, c in enumerate(exp.cluster.tolist()):
+        h = {k: neon.detect(wine[row], centers, c, k) for k in neon.competitors(centers, c)}
+        a = neon.path_weights({k: exp.beta * h[k] for k in h}, {k: sizes[k] / sizes[c] for k in h})
+        scale = min(h.values()) / sum(a[k] * h[k] for k in h)
+        expected = [0.0 if k == c else scale * a[k] * h[k] for k in range(5)]
+        np.testing.assert_allclose(exp.competition[row], expected, rtol=1e-8)
+
+
+@pytest.mark.parametrize(
+    "question",
+    [{}, {"beta": 0.1}, {"target": 3}, {"against": 3}, {"rule": "contrast"}, {"rule": "joint"}],
+)
 def test_competition_answers_the_question_that_was_asked(
     question: dict[str, Any], wine: Array, kmeans: Any
 ) -> None:
@@ -221,7 +242,7 @@ def test_no_rows_can_be_chosen(exp: wc.Explanation) -> None:
     assert len(none.summary().clusters) == 0
     assert none.to_frame().shape == (0, 16)
     assert none.competition.shape == (0, 5)
-    assert str(none) == "<Explanation of 0 rows, 13 features, 5 clusters (min-take-most, beta=0.1353)>"
+    assert str(none) == "<Explanation of 0 rows, 13 features, 5 clusters (path, beta=0.5413)>"
 
 
 def test_the_labels_cannot_be_overwritten(exp: wc.Explanation) -> None:
@@ -443,12 +464,16 @@ def test_summary_with_nothing_to_compare_has_no_direction() -> None:
     assert (summary.direction == "").all()
 
 
-def test_a_constant_feature_has_the_same_mean_in_all_clusters() -> None:
+@pytest.mark.parametrize(
+    ("rule", "largest"),
+    [("path", 1e-30), ("min-take-most", 0.0)],  # a weight of the path rule may be 1 up to rounding
+)
+def test_a_constant_feature_has_the_same_mean_in_all_clusters(rule: str, largest: float) -> None:
     X = np.column_stack([np.arange(10.0), np.full(10, 0.1)])
-    summary = wc.explain([[2.0, 0.1], [7.0, 0.1]], X).summary()
+    summary = wc.explain([[2.0, 0.1], [7.0, 0.1]], X, rule=rule).summary()
     assert summary.direction.tolist() == [["lower", "same"], ["higher", "same"]]
     assert summary.statement(0, 1).text == "x1 has the same mean (0.1) as in cluster 1 (0.1)"
-    assert summary.relevance[:, 1].tolist() == [0.0, 0.0]
+    assert np.abs(summary.relevance[:, 1]).max() <= largest
 
 
 def test_summary_of_data_far_from_zero_keeps_its_digits() -> None:

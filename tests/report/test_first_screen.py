@@ -143,7 +143,7 @@ def test_large_means_are_written_in_full(page: Page) -> None:
 def test_the_method_is_in_the_appendix(page: Page) -> None:
     text = words_of(page)
     first, _, appendix = text.rpartition("How this was computed\n")
-    for word in ("beta", "Clustered with", "Explained with", "min-take-most"):
+    for word in ("beta", "Clustered with", "Explained with", "the rule path, "):
         assert word not in first
         assert word in appendix
     assert text.index("Quality: ") < text.index("What sets it apart") < text.index("Clusters\n")
