@@ -61,7 +61,7 @@ LOOPING, EXPLAINING = "read and write", "explain"
 TASKS = {
     LOOPING: (LOOP, 'pathlib.Path("out").mkdir()'),
     EXPLAINING: (OURS.format(options=""), ""),
-    "explain, beta given": (OURS.format(options=", beta=0.04"), ""),
+    "explain, beta given": (OURS.format(options=", beta=0.04, rule='min-take-most'"), ""),
     "explain, the 3 strongest": (OURS.format(options=", top=3"), ""),
     "explain, summary only": (OURS.format(options=', output="summary"'), ""),
 }
