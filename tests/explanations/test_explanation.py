@@ -82,13 +82,17 @@ def test_competition_of_the_paper_is_largest_at_the_competitor(wine: Array, kmea
 
 
 def test_competition_of_the_path_rule_is_the_reference(exp: wc.Explanation, wine: Array, kmeans: Any) -> None:
-    centers, sizes = kmeans.cluster_centers_, neon.sizes(wine, kmeans.cluster_centers_)
+    """R_k = p_k h_k f_c / sum_j p_j h_j, with probabilities p_k averaged over four points of the path."""
+    centers, sizes = kmeans.cluster_centers_, np.bincount(kmeans.labels_)
     assert exp.beta is not None
     for row, c in enumerate(exp.cluster.tolist()):
         h = {k: neon.detect(wine[row], centers, c, k) for k in neon.competitors(centers, c)}
-        a = neon.path_weights({k: exp.beta * h[k] for k in h}, {k: sizes[k] / sizes[c] for k in h})
-        scale = min(h.values()) / sum(a[k] * h[k] for k in h)
-        expected = [0.0 if k == c else scale * a[k] * h[k] for k in range(5)]
+        p = dict.fromkeys(h, 0.0)
+        for t, g in ((1 / 16, 37 / 240), (5 / 16, 83 / 240), (11 / 16, 83 / 240), (15 / 16, 37 / 240)):
+            w = {k: sizes[k] * np.exp(-t * exp.beta * h[k]) for k in h}
+            p = {k: p[k] + g * w[k] / (sizes[c] + sum(w.values())) for k in h}
+        scale = min(h.values()) / sum(p[k] * h[k] for k in h)
+        expected = [0.0 if k == c else scale * p[k] * h[k] for k in range(5)]
         np.testing.assert_allclose(exp.competition[row], expected, rtol=1e-8)
 
 
