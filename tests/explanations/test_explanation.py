@@ -392,7 +392,7 @@ def test_a_sample_of_the_members_decides_which_clusters_are_named(monkeypatch: p
     """With very many clusters, only the eight strongest competitors are considered."""
     centers = np.random.default_rng(0).normal(size=(40, 3))
     X = np.random.default_rng(1).normal(size=(3000, 3))
-    exp = wc.explain(centers, X)
+    exp = wc.explain(centers, X, rule="min-take-most")
     every = exp.summary().to_frame("pandas")
     monkeypatch.setattr("whycluster.explanations.rivals._MOST_STEPS", 0)
     few = exp.summary().to_frame("pandas")

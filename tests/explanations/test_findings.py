@@ -94,9 +94,9 @@ class TestSentences:
     def test_a_cluster_may_be_between_its_competitors(self) -> None:
         exp = explained([[0.0], [10.0], [20.0]], column([0, 0, 9, 11, 20, 20]), feature_names=["age"])
         assert sentences(exp) == [
-            "Lower age than cluster 1.",
+            "Lower age than clusters 1 and 2.",
             "age above cluster 0 and below cluster 2.",
-            "Higher age than cluster 1.",
+            "Higher age than clusters 0 and 1.",
         ]
         tied = explained([[0.0], [10.0], [20.0]], column([0, 0, 10, 10, 20, 20]), feature_names=["age"])
         assert sentences(tied)[1] == "age above cluster 0 and below cluster 2."  # each adds half
@@ -194,7 +194,7 @@ class TestSentences:
 
     def test_noise_is_far_and_compared_with_only_if_there_is_no_other_cluster(self) -> None:
         exp = wc.explain(*reversed(stars()), feature_names=["mass", "light", "age"])
-        assert sentences(exp)[2] == "Far from all clusters, mostly in light."
+        assert sentences(exp)[2] == "Far from all clusters, mostly in light and mass."
         rest = "; all other features add under 1%."
         assert sentences(exp)[:2] == [f"Lower mass than cluster 1{rest}", f"Higher mass than cluster 0{rest}"]
         summary = exp.summary()

@@ -23,7 +23,7 @@ SIXTEENTHS, NODE_WEIGHTS = (1, 5, 11, 15), (37 / 240, 83 / 240, 83 / 240, 37 / 2
 # Beta in units of 1 / (mean evidence), for rules with a prior and models without a stiffness; tuned on half
 # of the data sets of ``benchmarks.rules``.
 STIFFER = 4.0
-_LEAST_PRIOR = 600.0  # nats below the largest prior weight; smaller weights would underflow
+LEAST_PRIOR = 600.0  # nats below the largest prior weight; smaller weights would underflow
 
 
 class Prior(NamedTuple):
@@ -41,7 +41,7 @@ class Prior(NamedTuple):
     def weights(self, t: float) -> Floats:
         """Return the factors, (K,), that the energies do not include at time t of the path."""
         largest = self.log_weight.max()
-        log_weight = np.maximum(self.log_weight, largest - _LEAST_PRIOR) - largest
+        log_weight = np.maximum(self.log_weight, largest - LEAST_PRIOR) - largest
         return np.asarray(np.exp(log_weight * (1.0 - t if self.is_in_energies else 1.0)))
 
 

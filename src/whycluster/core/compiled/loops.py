@@ -25,7 +25,7 @@ from whycluster.core.arrays import Codes, Floats
 from whycluster.core.blocks import OutOfRangeError, check_rounded
 from whycluster.core.evidence import Assignment
 from whycluster.core.rows import Rows
-from whycluster.core.rules import CONTRAST, JOINT, MIN_TAKE_MOST, PATH, SEQUENTIAL, Sharing
+from whycluster.core.rules import CONTRAST, JOINT, LEAST_PRIOR, MIN_TAKE_MOST, PATH, SEQUENTIAL, Sharing
 
 LIBRARY = Path(__file__).with_name("_kmeans.so")
 _LAYOUT = 3  # version of the structures below, as in kmeans.c
@@ -210,8 +210,8 @@ class CompiledKMeans:
             block.rule = _RULES[sharing.rule]
             block.beta = 0.0 if sharing.beta is None else min(sharing.beta, np.finfo(np.float64).max)
             if sharing.prior is not None:
-                log_weight = sharing.prior.log_weight
-                prior = np.exp(log_weight - log_weight.max())
+                largest = sharing.prior.log_weight.max()
+                prior = np.exp(np.maximum(sharing.prior.log_weight, largest - LEAST_PRIOR) - largest)
                 block.prior = _at(prior)
         if out is not None:
             _write_to(out, block)
