@@ -67,6 +67,8 @@ else:
 
 Array = NDArray[Any]
 
+RULES = ("path", "min-take-most")
+
 # The soft minimum, determinants and weights of these are no column's.
 WITH_RESIDUAL = (wc.KernelKMeans, wc.Surrogate, GaussianMixture)
 
@@ -126,12 +128,13 @@ def assert_untouched(X: Any, before: Any) -> None:
         assert (before != X).sum() == 0
 
 
+@pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("name", CASES)
-def test_relevance_is_the_reference(name: str) -> None:
+def test_relevance_is_the_reference(name: str, rule: str) -> None:
     case, X = CASES[name], DATA[CASES[name].data]()
     model = fitted(name)
-    exp = wc.explain(model, X)
-    assert_same(exp.relevance, reference(case, model, X), exp)
+    exp = wc.explain(model, X, rule=rule)
+    assert_same(exp.relevance, reference(case, model, X, rule), exp)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -157,36 +160,36 @@ def test_rows_the_pipeline_never_saw_are_assigned_alike(name: str) -> None:
 # References
 
 
-def reference(case: Case, model: Pipeline, X: Any) -> Array:
+def reference(case: Case, model: Pipeline, X: Any, rule: str) -> Array:
     """Of all rows, by columns."""
     names = wc.neuralize(model[-1]).labels.tolist()
     labels = [names.index(label) for label in model.predict(X.copy()).tolist()]
     mixed = case.cut is not None or case.rest is not None
     z = to_array(model[:-1].transform(X.copy())) if len(model) > 1 else to_array(X)
-    relevance = _mixed(case, model, X, labels) if mixed else _unmixed(model[-1], z, labels)
+    relevance = _mixed(case, model, X, labels, rule) if mixed else _unmixed(model[-1], z, labels, rule)
     source = range(X.shape[1]) if case.source is None else case.source
     assert relevance.shape[1] == len(source)
     return pipeline.add_up(relevance, list(source), X.shape[1])
 
 
-def _unmixed(last: Any, z: Array, labels: list[int]) -> Array:
+def _unmixed(last: Any, z: Array, labels: list[int], rule: str) -> Array:
     """What is known of the model in the features that it takes."""
     kind = type(last).__name__
     if hasattr(last, "weights_") and hasattr(last, "covariances_"):
-        return _split_mixture(last, z)
+        return _split_mixture(last, z, rule)
     if kind in ("KernelKMeans", "Surrogate", "BisectingKMeans", "Birch"):
-        return _mixed_model(last, pipeline.expand(lambda t: t, z), z, labels)
+        return _mixed_model(last, pipeline.expand(lambda t: t, z), z, labels, rule)
     if kind == "NearestCentroid" and last.metric == "manhattan":
-        return models.explain(z, models.manhattan(last.centroids_), len(last.centroids_))
-    return neon.explain(z, _centroids(last))
+        return models.explain(z, models.manhattan(last.centroids_), len(last.centroids_), rule=rule)
+    return neon.explain(z, _centroids(last), rule=rule)
 
 
-def _split_mixture(last: Any, z: Array) -> Array:
+def _split_mixture(last: Any, z: Array, rule: str) -> Array:
     weights, means = last.weights_, last.means_
     K, d = means.shape
     if last.covariance_type in ("diag", "spherical"):
         variances = np.broadcast_to(last.covariances_.reshape(K, -1), (K, d))
-        return models.explain(z, models.diagonal(weights, means, variances), K)
+        return models.explain(z, models.diagonal(weights, means, variances), K, rule=rule, weights=weights)
     if "Bayesian" in type(last).__name__:
         split = models.gaussian(np.ones(K), means, last.covariances_)
         constants = _log_joint(last, z) + np.array([[split(x, k)[0] for k in range(K)] for x in z])
@@ -195,8 +198,10 @@ def _split_mixture(last: Any, z: Array) -> Array:
             energy, parts = split(x, k)
             return energy - float(constants[0, k]), parts
 
-        return models.explain(z, shifted, K)
-    return models.explain(z, models.gaussian(weights, means, _covariances(last)), K)
+        log_weights = constants[0] - constants[0].max()
+        return models.explain(z, shifted, K, rule=rule, weights=np.exp(log_weights))
+    split = models.gaussian(weights, means, _covariances(last))
+    return models.explain(z, split, K, rule=rule, weights=weights)
 
 
 def _log_joint(last: Any, z: Array) -> Array:
@@ -236,45 +241,47 @@ def _front(case: Case, model: Pipeline, X: Any) -> tuple[Array, pipeline.Front]:
     return atoms, pipeline.expand(lambda t: to_array(steps.transform(t)), atoms)
 
 
-def _mixed(case: Case, model: Pipeline, X: Any, labels: list[int]) -> Array:
+def _mixed(case: Case, model: Pipeline, X: Any, labels: list[int], rule: str) -> Array:
     atoms, front = _front(case, model, X)
     last = model[-1]
     if isinstance(last, NearestCentroid) and last.metric == "manhattan":
         z = to_array(model[:-1].transform(X))
-        return pipeline.moved_by(_unmixed(last, z, labels), front, atoms)
-    return _mixed_model(last, front, atoms, labels)
+        return pipeline.moved_by(_unmixed(last, z, labels, rule), front, atoms)
+    return _mixed_model(last, front, atoms, labels, rule)
 
 
-def _mixed_model(last: Any, front: pipeline.Front, atoms: Array, labels: list[int]) -> Array:
+def _mixed_model(last: Any, front: pipeline.Front, atoms: Array, labels: list[int], rule: str) -> Array:
     kind = type(last).__name__
     if kind == "GaussianMixture":
-        return pipeline.gaussian(front, atoms, last.weights_, last.means_, _covariances(last), labels)
+        return pipeline.gaussian(front, atoms, last.weights_, last.means_, _covariances(last), labels, rule)
     if kind == "BayesianGaussianMixture":
-        return _bayesian(last, front, atoms, labels)
+        return _bayesian(last, front, atoms, labels, rule)
     if kind == "KernelKMeans":
-        return pipeline.kernel(front, atoms, dict(enumerate(_by_cluster(last))), last.gamma_, labels)
+        return pipeline.kernel(
+            front, atoms, dict(enumerate(_by_cluster(last))), last.gamma_, labels, rule=rule
+        )
     if kind == "Surrogate":
         assert last.noise_ is None
         which = [np.flatnonzero(last.support_cluster_ == label) for label in last.classes_]
         support = {k: last.support_vectors_[units] for k, units in enumerate(which)}
         logs = {k: last.log_weights_[units] for k, units in enumerate(which)}
-        return pipeline.kernel(front, atoms, support, last.gamma_, labels, logs, last.scale_)
+        return pipeline.kernel(front, atoms, support, last.gamma_, labels, logs, last.scale_, rule)
     if kind == "Birch":
         known = np.unique(last.subcluster_labels_)
         support = {
             k: last.subcluster_centers_[last.subcluster_labels_ == label] for k, label in enumerate(known)
         }
-        return pipeline.kernel(front, atoms, support, np.inf, labels)
+        return pipeline.kernel(front, atoms, support, np.inf, labels, rule=rule)
     if kind == "BisectingKMeans":
-        return pipeline.tree(front, atoms, _node(last._bisecting_tree, last._X_mean), labels)
-    return pipeline.nearest(front, atoms, dict(enumerate(_centroids(last))), labels)
+        return pipeline.tree(front, atoms, _node(last._bisecting_tree, last._X_mean), labels, rule)
+    return pipeline.nearest(front, atoms, dict(enumerate(_centroids(last))), labels, rule)
 
 
 def _by_cluster(last: Any) -> list[Array]:
     return [last.support_vectors_[last.support_cluster_ == k] for k in range(last.n_clusters)]
 
 
-def _bayesian(last: Any, front: pipeline.Front, atoms: Array, labels: list[int]) -> Array:
+def _bayesian(last: Any, front: pipeline.Front, atoms: Array, labels: list[int], rule: str) -> Array:
     """A mixture of the weights that its own probabilities tell, up to a factor."""
     z = np.array([front.to_z(t) for t in atoms])
     K = len(last.means_)
@@ -282,7 +289,7 @@ def _bayesian(last: Any, front: pipeline.Front, atoms: Array, labels: list[int])
     middle = z[np.argmax(np.sort(last.predict_proba(z), axis=1)[:, 0])]  # where no component is far off
     logs = _log_joint(last, middle[None])[0] + np.array([plain(middle, k)[0] for k in range(K)])
     weights = np.exp(logs - logs.max())
-    return pipeline.gaussian(front, atoms, weights, last.means_, last.covariances_, labels)
+    return pipeline.gaussian(front, atoms, weights, last.means_, last.covariances_, labels, rule)
 
 
 def _node(node: Any, mean: Array) -> pipeline.Node:
@@ -305,45 +312,51 @@ def scaled_wine() -> Array:
 
 @pytest.mark.parametrize(("norm", "order"), [("l2", 2), ("l1", 1), ("max", np.inf)])
 @pytest.mark.parametrize("moved", [False, True])
-def test_the_length_of_mixed_rows_is_their_own_constant(norm: str, order: float, moved: bool) -> None:
+@pytest.mark.parametrize("rule", RULES)
+def test_the_length_of_mixed_rows_is_their_own_constant(
+    norm: str, order: float, moved: bool, rule: str
+) -> None:
     between = [MinMaxScaler()] if moved else []  # which moves the origin away from the mean
     model = make_pipeline(StandardScaler(), PCA(4), *between, Normalizer(norm), k_means()).fit(WINE)
-    exp = wc.explain(model, WINE)
+    exp = wc.explain(model, WINE, rule=rule)
     atoms = scaled_wine()
     front = pipeline.expand(model[1:-2].transform, atoms)
     rescaled, linear = pipeline.rescaled(front, atoms, order)
     labels = model.predict(WINE).tolist()
-    expected = pipeline.nearest(linear, rescaled, dict(enumerate(model[-1].cluster_centers_)), labels)
+    expected = pipeline.nearest(linear, rescaled, dict(enumerate(model[-1].cluster_centers_)), labels, rule)
     assert_same(exp.relevance, expected, exp)
     assert_adds_up(exp)
 
 
-def test_a_power_of_components_is_shared_by_what_moved_them() -> None:
+@pytest.mark.parametrize("rule", RULES)
+def test_a_power_of_components_is_shared_by_what_moved_them(rule: str) -> None:
     model = make_pipeline(StandardScaler(), PCA(4), PowerTransformer(), k_means()).fit(WINE)
-    exp = wc.explain(model, WINE)
-    of_components = neon.explain(model[:-1].transform(WINE), model[-1].cluster_centers_)
+    exp = wc.explain(model, WINE, rule=rule)
+    of_components = neon.explain(model[:-1].transform(WINE), model[-1].cluster_centers_, rule=rule)
     atoms = scaled_wine()
     expected = pipeline.moved_by(of_components, pipeline.expand(model[1].transform, atoms), atoms)
     assert_same(exp.relevance, expected, exp)
     assert_adds_up(exp)
 
 
-def test_components_of_powers_of_components() -> None:
+@pytest.mark.parametrize("rule", RULES)
+def test_components_of_powers_of_components(rule: str) -> None:
     model = make_pipeline(StandardScaler(), PCA(5), PowerTransformer(), PCA(3), k_means()).fit(WINE)
-    exp = wc.explain(model, WINE)
+    exp = wc.explain(model, WINE, rule=rule)
     atoms, bent = scaled_wine(), model[:3].transform(WINE)
     labels, centroids = model.predict(WINE).tolist(), dict(enumerate(model[-1].cluster_centers_))
-    of_components = pipeline.nearest(pipeline.expand(model[3].transform, bent), bent, centroids, labels)
+    of_components = pipeline.nearest(pipeline.expand(model[3].transform, bent), bent, centroids, labels, rule)
     expected = pipeline.moved_by(of_components, pipeline.expand(model[1].transform, atoms), atoms)
     assert_same(exp.relevance, expected, exp)
     assert_adds_up(exp)
 
 
-def test_bent_components_beside_columns() -> None:
+@pytest.mark.parametrize("rule", RULES)
+def test_bent_components_beside_columns(rule: str) -> None:
     bent = make_pipeline(PCA(3), PowerTransformer())
     model = make_pipeline(StandardScaler(), make_union(bent, MinMaxScaler()), k_means()).fit(WINE)
-    exp = wc.explain(model, WINE)
-    relevance = neon.explain(model[:-1].transform(WINE), model[-1].cluster_centers_)
+    exp = wc.explain(model, WINE, rule=rule)
+    relevance = neon.explain(model[:-1].transform(WINE), model[-1].cluster_centers_, rule=rule)
     atoms = scaled_wine()
     pca = model[1].transformer_list[0][1][0]
     shared = pipeline.moved_by(relevance[:, :3], pipeline.expand(pca.transform, atoms), atoms)
@@ -516,6 +529,7 @@ QUESTIONS: dict[str, dict[str, Any]] = {
     "target": {"target": 1},
     "against": {"against": 0},
     "target against": {"target": 1, "against": 2},
+    "paper": {"rule": "min-take-most"},
     "joint": {"rule": "joint"},
     "sequential": {"rule": "sequential"},
     "contrast": {"rule": "contrast"},
@@ -612,7 +626,7 @@ def test_a_row_with_a_background_is_explained_as_among_all(name: str) -> None:
 @pytest.mark.parametrize(
     "name", [*ASKED, "mixed KernelKMeans", "mixed GaussianMixture, tied", "mixed BisectingKMeans"]
 )
-@pytest.mark.parametrize("rule", ["min-take-most", "sequential"])
+@pytest.mark.parametrize("rule", ["path", "min-take-most", "sequential"])
 def test_blocks_do_not_matter(name: str, rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
     X, model = DATA[CASES[name].data](), fitted(name)
     whole = wc.explain(model, X, rule=rule)
@@ -740,7 +754,8 @@ def test_one_column_of_text_as_it_is() -> None:
     assert (exp.relevance[:, 4:8] == 0).all()
 
 
-def test_columns_of_a_single_feature_are_not_mixed_by_components() -> None:
+@pytest.mark.parametrize("rule", RULES)
+def test_columns_of_a_single_feature_are_not_mixed_by_components(rule: str) -> None:
     """Components of one column are that column's, and what comes after them may bend."""
     model = make_pipeline(
         ColumnTransformer(
@@ -748,9 +763,9 @@ def test_columns_of_a_single_feature_are_not_mixed_by_components() -> None:
         ),
         k_means(),
     ).fit(WINE)
-    exp = wc.explain(model, WINE)
+    exp = wc.explain(model, WINE, rule=rule)
     source = [2, *(i for i in range(13) if i != 2)]
-    relevance = neon.explain(model[0].transform(WINE), model[-1].cluster_centers_)
+    relevance = neon.explain(model[0].transform(WINE), model[-1].cluster_centers_, rule=rule)
     assert_same(exp.relevance, pipeline.add_up(relevance, source, 13), exp)
 
 

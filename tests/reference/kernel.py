@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tests.reference.neon import Matrix, Vector
+from tests.reference.neon import Matrix, Vector, path_weights
 
 
 @dataclass(frozen=True)
@@ -79,16 +79,31 @@ def stiffness(X: Matrix, model: Kernel) -> float:
     return 1 / (sum(evidence(x, model, assign(x, model)) for x in X) / len(X))
 
 
-def explain_row(x: Vector, model: Kernel, c: int, beta: float) -> Vector:
-    """Propagate back through all four layers, with the gate of Eq. 10 on the detection layer."""
+def compete(h: dict[int, float], beta: float) -> dict[int, float]:
+    """Return R_k = p_k f_c (Eq. 2)."""
+    f = min(h.values())
+    p = shares(list(h.values()), np.ones(len(h)), -beta)
+    return {k: p_k * f for k, p_k in zip(h, p, strict=True)}
+
+
+def compete_on_path(h: dict[int, float], c: int, beta: float, sizes: Vector) -> dict[int, float]:
+    """Return R_k = a_k h_k by the path rule."""
+    a = path_weights(h, beta, {k: sizes[k] / sizes[c] for k in h})
+    return {k: a[k] * h[k] for k in h}
+
+
+def explain_row(x: Vector, model: Kernel, c: int, beta: float, sizes: Vector | None = None) -> Vector:
+    """Propagate back through all four layers, with the gate of Eq. 10 on the detection layer.
+
+    If the sizes of the clusters are given, the first layer is that of the path rule.
+    """
     competitors = [k for k in range(model.n_clusters) if k != c]
     layers = {k: against(x, model, c, k) for k in competitors}
-    f = min(h for h, _, _ in layers.values())
-    p = shares([layers[k][0] for k in competitors], np.ones(len(competitors)), -beta)
+    h = {k: layers[k][0] for k in competitors}
+    R = compete(h, beta) if sizes is None else compete_on_path(h, c, beta, sizes)
     result = np.zeros(len(x))
-    for p_k, k in zip(p, competitors, strict=True):
+    for k, R_k in R.items():
         h_k, layer1, layer2 = layers[k]
-        R_k = p_k * f
         for j, p_j in enumerate(shares(layer2, model.weights[k], -model.gamma)):
             for i, p_i in enumerate(shares(layer1[j], model.weights[c], model.gamma)):
                 h_ijk = layer1[j][i]
@@ -100,7 +115,12 @@ def explain_row(x: Vector, model: Kernel, c: int, beta: float) -> Vector:
     return result
 
 
-def explain(X: Matrix, model: Kernel, beta: float | None = None) -> Matrix:
-    """Return the paper's explanation of every row for its own cluster."""
+def explain(X: Matrix, model: Kernel, beta: float | None = None, rule: str = "min-take-most") -> Matrix:
+    """Return the explanation of every row for its own cluster, by the paper's rule or by the path rule."""
+    own = [assign(x, model) for x in X]
+    if rule == "path":
+        sizes = np.array([max(1, own.count(c)) for c in range(model.n_clusters)])
+        beta = model.gamma if beta is None else beta
+        return np.array([explain_row(x, model, c, beta, sizes) for x, c in zip(X, own, strict=True)])
     beta = stiffness(X, model) if beta is None else beta
-    return np.array([explain_row(x, model, assign(x, model), beta) for x in X])
+    return np.array([explain_row(x, model, c, beta) for x, c in zip(X, own, strict=True)])

@@ -8,7 +8,7 @@ from decimal import Decimal, localcontext
 
 import numpy as np
 
-from tests.reference.neon import Matrix, Vector
+from tests.reference.neon import Matrix, Vector, path_weights
 
 Split = Callable[[Vector, int], tuple[float, Vector]]
 """Takes a point and a cluster; returns the energy and its split over the features."""
@@ -164,9 +164,48 @@ def joint_row(x: Vector, split: Split, n_clusters: int, c: int, beta: float) -> 
     return np.asarray(above * (f / below if below != 0 else 1 / sum(p.values())))
 
 
-def explain(X: Matrix, split: Split, n_clusters: int, beta: float | None = None) -> Matrix:
+def path_row(
+    x: Vector, split: Split, n_clusters: int, c: int, beta: float, weights: Vector, included: bool = False
+) -> Vector:
+    """Return R = sum_k a_k (e_k - e_c), with the weights a_k of `path_weights`.
+
+    ``weights`` are those of the clusters before there is any evidence, and ``included`` says whether the
+    energies have them already.
+    """
+    s_c, e_c = split(x, c)
+    h = {k: split(x, k)[0] - s_c for k in range(n_clusters) if k != c}
+    a = path_weights(h, beta, {k: weights[k] / weights[c] for k in h}, included)
+    return np.asarray(sum(a[k] * (split(x, k)[1] - e_c) for k in h))
+
+
+def sizes(X: Matrix, split: Split, n_clusters: int) -> Vector:
+    """Return the number of rows of each cluster; an empty one counts as one row."""
+    clusters = [assign(x, split, n_clusters) for x in X]
+    return np.array([max(1, clusters.count(c)) for c in range(n_clusters)])
+
+
+def explain(
+    X: Matrix,
+    split: Split,
+    n_clusters: int,
+    beta: float | None = None,
+    rule: str = "min-take-most",
+    weights: Vector | None = None,
+) -> Matrix:
+    """Explain every row for its own cluster, by the paper's rule or by the path rule.
+
+    ``weights`` are those of a model that gives probabilities.
+    """
+    own = [assign(x, split, n_clusters) for x in X]
+    if rule == "path" and weights is not None:
+        rows = zip(X, own, strict=True)
+        return np.array([path_row(x, split, n_clusters, c, beta or 1.0, weights, True) for x, c in rows])
+    if rule == "path":
+        beta = 4 * stiffness(X, split, n_clusters) if beta is None else beta
+        counts, rows = sizes(X, split, n_clusters), zip(X, own, strict=True)
+        return np.array([path_row(x, split, n_clusters, c, beta, counts) for x, c in rows])
     beta = stiffness(X, split, n_clusters) if beta is None else beta
-    return np.array([explain_row(x, split, n_clusters, assign(x, split, n_clusters), beta) for x in X])
+    return np.array([explain_row(x, split, n_clusters, c, beta) for x, c in zip(X, own, strict=True)])
 
 
 def threshold_row(x: Vector, split: Split, n_clusters: int, c: int, threshold: float) -> tuple[float, Vector]:
@@ -214,3 +253,30 @@ def tree_explain_row(x: Vector, root: Node, cluster: int, beta: float) -> tuple[
     for value, part, split in zip(h, exponentials, splits, strict=True):
         result += part / sum(exponentials) * (f / value if value != 0 else 1.0) * split
     return f, result
+
+
+def tree_path_row(x: Vector, root: Node, cluster: int, beta: float, sizes: Vector) -> Vector:
+    """Return the relevance by the path rule: each turn's competitor is the cluster that x reaches there."""
+    h: dict[int, float] = {}
+    splits: dict[int, Vector] = {}
+    node = root
+    while True:
+        _, left, right, _ = node
+        if left is None or right is None:
+            break
+        own, sibling = (left, right) if path(left, cluster) is not None else (right, left)
+        k = reached(x, sibling)
+        splits[k] = (x - sibling[0]) ** 2 - (x - own[0]) ** 2
+        h[k] = float(splits[k].sum())
+        node = own
+    a = path_weights(h, beta, {k: sizes[k] / sizes[cluster] for k in h})
+    return np.asarray(sum(a[k] * splits[k] for k in h))
+
+
+def reached(x: Vector, node: Node) -> int:
+    """Return the cluster that x reaches from a node, always by way of the nearer child."""
+    _, left, right, leaf = node
+    if left is None or right is None:
+        return leaf
+    to_left, to_right = (float((x - child[0]) @ (x - child[0])) for child in (left, right))
+    return reached(x, left if to_left <= to_right else right)

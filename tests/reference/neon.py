@@ -115,34 +115,56 @@ def contrast(x: Vector, centroids: Matrix, c: int, k: int) -> Vector:
     return np.asarray((x - centroids[k]) ** 2 - (x - centroids[c]) ** 2)
 
 
-def explain(X: Matrix, centroids: Matrix, beta: float | None = None) -> Matrix:
-    """Return the paper's explanation of every row for its own cluster."""
+def explain(X: Matrix, centroids: Matrix, beta: float | None = None, rule: str = "min-take-most") -> Matrix:
+    """Return the explanation of every row for its own cluster, by the paper's rule or by the path rule."""
+    if rule == "path":
+        beta = 4 * stiffness(X, centroids) if beta is None else beta
+        of_all = sizes(X, centroids)
+        return np.array([path(x, centroids, assign(x, centroids), beta, of_all) for x in X])
     beta = stiffness(X, centroids) if beta is None else beta
     return np.array([min_take_most(x, centroids, assign(x, centroids), beta) for x in X])
 
 
 def path(x: Vector, centroids: Matrix, c: int, beta: float, sizes: Vector) -> Vector:
-    """Return R = f_c sum_k a_k (e_k - e_c) / sum_k a_k h_k, with the weights of `path_weights`."""
+    """Return R = sum_k a_k (e_k - e_c), with the weights a_k of `path_weights`."""
     h = {k: detect(x, centroids, c, k) for k in competitors(centroids, c)}
-    a = path_weights({k: beta * value for k, value in h.items()}, {k: sizes[k] / sizes[c] for k in h})
-    below = sum(a[k] * h[k] for k in h)
-    total = sum(a[k] * numerator(x, centroids, c, k) for k in h)
-    return np.asarray(total * (evidence(x, centroids, c) / below if below > 0 else 1))
+    a = path_weights(h, beta, {k: sizes[k] / sizes[c] for k in h})
+    return np.asarray(sum(a[k] * numerator(x, centroids, c, k) for k in h))
 
 
-def path_weights(h: dict[int, float], odds: dict[int, float]) -> dict[int, float]:
-    """Return a_k: each competitor's probability, averaged while evidence grows from 0 to h; they sum to 1.
+def path_competition(x: Vector, centroids: Matrix, c: int, beta: float, sizes: Vector) -> Vector:
+    """Return R_k = a_k h_k, with the weights a_k of `path_weights`, and 0 for the row's own cluster."""
+    h = {k: detect(x, centroids, c, k) for k in competitors(centroids, c)}
+    a = path_weights(h, beta, {k: sizes[k] / sizes[c] for k in h})
+    return np.array([a[k] * h[k] if k != c else 0.0 for k in range(len(centroids))])
 
-    ``odds`` are the odds of the competitors against the cluster before there is any evidence. The integral
-    over t is a sum over four nodes, which is exact for cubics.
+
+def path_weights(
+    h: dict[int, float], beta: float, odds: dict[int, float], has_odds: bool = False
+) -> dict[int, float]:
+    """Return a_k = p_k f_c / sum_j p_j h_j or, at a tie of all clusters, a_k = p_k.
+
+    ``odds`` are the odds of the competitors against the cluster before there is any evidence. If h has them
+    already, as in a mixture, only the rest of h is evidence.
+    """
+    grown = {k: beta * h[k] + (math.log(odds[k]) if has_odds else 0.0) for k in h}
+    p = path_shares(grown, odds)
+    below = sum(p[k] * h[k] for k in h)
+    return {k: p[k] * (min(h.values()) / below if below != 0 else 1.0) for k in h}
+
+
+def path_shares(nats: dict[int, float], odds: dict[int, float]) -> dict[int, float]:
+    """Return p_k: each competitor's probability, averaged while evidence grows from 0 to all nats.
+
+    They are scaled to sum to 1. The integral over t is a sum over four nodes, which is exact for cubics.
     """
     nodes = {1 / 16: 37 / 240, 5 / 16: 83 / 240, 11 / 16: 83 / 240, 15 / 16: 37 / 240}
-    a = dict.fromkeys(h, Decimal(0))  # tiny numbers do not become 0
+    p = dict.fromkeys(nats, Decimal(0))  # tiny numbers do not become 0
     for t, g in nodes.items():
-        at_t = {k: Decimal(odds[k]) * Decimal(-t * h[k]).exp() for k in h}
-        for k in h:
-            a[k] += Decimal(g) * at_t[k] / (1 + sum(at_t.values()))
-    return {k: float(value / sum(a.values())) for k, value in a.items()}
+        at_t = {k: Decimal(odds[k]) * Decimal(-t * nats[k]).exp() for k in nats}
+        for k in nats:
+            p[k] += Decimal(g) * at_t[k] / (1 + sum(at_t.values()))
+    return {k: float(value / sum(p.values())) for k, value in p.items()}
 
 
 def sizes(X: Matrix, centroids: Matrix) -> Vector:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tests.reference.neon import Matrix, Vector
+from tests.reference.neon import Matrix, Vector, path_weights
 
 Rest = Callable[[Matrix], Matrix]
 """The steps after the atoms: from rows of atoms to inputs of the model."""
@@ -70,26 +70,62 @@ def halves(front: Front, t: Vector, u: tuple[Vector, Vector], v: tuple[Vector, V
     return np.asarray((front.A.T @ w) * (t - (v[0] + v[1]) / 2))
 
 
-def share(pairs: Sequence[Pair], beta: float) -> tuple[float, Vector]:
-    """Return f_c and R = sum_k a_k e_k, where a_k = p_k f_c / h_k and p is the softmax of -beta h."""
-    f = min(h for h, _, _ in pairs)
-    p = [math.exp(-beta * (h - f)) for h, _, _ in pairs]
-    result = np.zeros(len(pairs[0][2]))
-    for p_k, (h, constant, split) in zip(p, pairs, strict=True):
+def softmax_weights(h: dict[int, float], beta: float) -> dict[int, float]:
+    """Return a_k = p_k f_c / h_k, where p is the softmax of -beta h."""
+    f = min(h.values())
+    p = {k: math.exp(-beta * (h[k] - f)) for k in h}
+    return {k: p[k] / sum(p.values()) * (f / h[k] if h[k] != 0 else 1.0) for k in h}
+
+
+def combine(pairs: dict[int, Pair], a: dict[int, float]) -> Vector:
+    """Return R = sum_k a_k e_k."""
+    f = min(h for h, _, _ in pairs.values())
+    result = np.zeros(len(next(iter(pairs.values()))[2]))
+    for k, (h, constant, split) in pairs.items():
         assert math.isclose(split.sum() + constant, h, rel_tol=1e-6, abs_tol=1e-8 * max(abs(h), abs(f)))
-        result += p_k / sum(p) * (f / h if h != 0 else 1.0) * split
-    return f, result
+        result += a[k] * split
+    return result
 
 
 Contrast = Callable[[int, int, int], Pair]
 """Takes a row, its cluster and a competitor."""
 
 
-def explain(n_rows: int, clusters: Sequence[int], labels: Sequence[int], contrast: Contrast) -> Matrix:
-    """Explain every row for its own cluster, by the atoms; beta is 1 / mean f_c."""
-    pairs = [[contrast(row, labels[row], k) for k in clusters if k != labels[row]] for row in range(n_rows)]
-    beta = 1 / np.mean([min(h for h, _, _ in of_row) for of_row in pairs])
-    return np.array([share(of_row, float(beta))[1] for of_row in pairs])
+@dataclass(frozen=True)
+class Own:
+    """The stiffness of a model and, if it gives probabilities, the weights of its clusters."""
+
+    stiffness: float | None = None
+    weights: Vector | None = None
+
+
+def explain(
+    pairs: Sequence[dict[int, Pair]], labels: Sequence[int], rule: str, own: Own | None = None
+) -> Matrix:
+    """Explain every row for its own cluster, by the atoms.
+
+    ``pairs`` holds the competitors of each row. For the paper's rule, beta is 1 / mean f_c. For the path rule,
+    it is four times as much, unless the model has its own.
+    """
+    evidence = [{k: h for k, (h, _, _) in of_row.items()} for of_row in pairs]
+    beta = 1 / float(np.mean([min(h.values()) for h in evidence]))
+    if rule == "min-take-most":
+        a = [softmax_weights(h, beta) for h in evidence]
+    else:
+        stiffness, weights = (None, None) if own is None else (own.stiffness, own.weights)
+        n_clusters = max(max(h) for h in evidence) + 1
+        w = [max(1, list(labels).count(k)) for k in range(n_clusters)] if weights is None else weights
+        beta = 4 * beta if stiffness is None else stiffness
+        a = [
+            path_weights(h, beta, {k: w[k] / w[c] for k in h}, weights is not None)
+            for h, c in zip(evidence, labels, strict=True)
+        ]
+    return np.array([combine(of_row, of_k) for of_row, of_k in zip(pairs, a, strict=True)])
+
+
+def with_all(clusters: Sequence[int], labels: Sequence[int], contrast: Contrast) -> list[dict[int, Pair]]:
+    """Return the contrasts of each row with all competitors."""
+    return [{k: contrast(row, c, k) for k in clusters if k != c} for row, c in enumerate(labels)]
 
 
 def add_up(relevance: Matrix, source: Sequence[int], n_columns: int) -> Matrix:
@@ -100,7 +136,13 @@ def add_up(relevance: Matrix, source: Sequence[int], n_columns: int) -> Matrix:
     return result
 
 
-def nearest(front: Front, atoms: Matrix, centroids: dict[int, Vector], labels: Sequence[int]) -> Matrix:
+def nearest(
+    front: Front,
+    atoms: Matrix,
+    centroids: dict[int, Vector],
+    labels: Sequence[int],
+    rule: str = "min-take-most",
+) -> Matrix:
     """Explain k-means and other nearest-centroid models."""
     means = member_means(atoms, labels)
     points = {k: front.moved_onto(means.get(k, front.base), mu) for k, mu in centroids.items()}
@@ -111,7 +153,7 @@ def nearest(front: Front, atoms: Matrix, centroids: dict[int, Vector], labels: S
         h = float((z - u[1]) @ (z - u[1]) - (z - u[0]) @ (z - u[0]))
         return h, 0.0, halves(front, atoms[row], u, (points[c], points[k]))
 
-    return explain(len(atoms), list(centroids), labels, contrast)
+    return explain(with_all(list(centroids), labels, contrast), labels, rule)
 
 
 def kernel(
@@ -122,6 +164,7 @@ def kernel(
     labels: Sequence[int],
     log_weights: dict[int, Vector] | None = None,
     scale: float | Vector = 1.0,
+    rule: str = "min-take-most",
 ) -> Matrix:
     """Explain kernel k-means; each pair of support vectors, i of c and j of k, counts as two centroids.
 
@@ -154,11 +197,18 @@ def kernel(
                 split += q_i * q_j * halves(stretched, atoms[row], u, v)
         return s_k - s_c, s_k - s_c - float(split.sum()), split
 
-    return explain(len(atoms), list(support), labels, contrast)
+    own = None if math.isinf(gamma) else Own(gamma)
+    return explain(with_all(list(support), labels, contrast), labels, rule, own)
 
 
 def gaussian(
-    front: Front, atoms: Matrix, weights: Vector, means: Matrix, covariances: Matrix, labels: Sequence[int]
+    front: Front,
+    atoms: Matrix,
+    weights: Vector,
+    means: Matrix,
+    covariances: Matrix,
+    labels: Sequence[int],
+    rule: str = "min-take-most",
 ) -> Matrix:
     """Explain a mixture: h_k is quadratic, so its average slope from reference to row is that halfway.
 
@@ -189,7 +239,7 @@ def gaussian(
         (q_c, b_c), (q_k, b_k) = energy(z, c), energy(z, k)
         return q_k - q_c + b_k - b_c, b_k - b_c, (front.A.T @ w) * (t - m)
 
-    return explain(len(atoms), range(len(means)), labels, contrast)
+    return explain(with_all(range(len(means)), labels, contrast), labels, rule, Own(1.0, weights))
 
 
 @dataclass(frozen=True)
@@ -201,31 +251,41 @@ class Node:
     children: tuple[Node, Node] | None
 
 
-def tree(front: Front, atoms: Matrix, root: Node, labels: Sequence[int]) -> Matrix:
+def reached(z: Vector, node: Node) -> int:
+    """Return the cluster that z reaches from a node, always by way of the nearer child."""
+    if node.children is None:
+        (cluster,) = node.under
+        return cluster
+    left, right = (float((z - child.center) @ (z - child.center)) for child in node.children)
+    return reached(z, node.children[0 if left <= right else 1])
+
+
+def tree(
+    front: Front, atoms: Matrix, root: Node, labels: Sequence[int], rule: str = "min-take-most"
+) -> Matrix:
     """Explain `BisectingKMeans`: each pair of nodes on the path counts as two centroids.
 
-    The smallest evidence of the pairs is the evidence.
+    The smallest evidence of the pairs is the evidence. The competitor at each pair is the cluster that the row
+    would reach from the sibling.
     """
     given = np.asarray(labels)
 
     def point(node: Node) -> Vector:
         return front.moved_onto(atoms[np.isin(given, list(node.under))].mean(axis=0), node.center)
 
-    def pairs(row: int) -> list[Pair]:
-        node, z, found = root, front.to_z(atoms[row]), []
+    def pairs(row: int) -> dict[int, Pair]:
+        node, z, found = root, front.to_z(atoms[row]), {}
         while node.children is not None:
             own, sibling = node.children
             if labels[row] not in own.under:
                 own, sibling = sibling, own
             split = halves(front, atoms[row], (own.center, sibling.center), (point(own), point(sibling)))
             far = [float((z - u.center) @ (z - u.center)) for u in (own, sibling)]
-            found.append((far[1] - far[0], 0.0, split))
+            found[reached(z, sibling)] = (far[1] - far[0], 0.0, split)
             node = own
         return found
 
-    of_rows = [pairs(row) for row in range(len(atoms))]
-    beta = 1 / np.mean([min(h for h, _, _ in of_row) for of_row in of_rows])
-    return np.array([share(of_row, float(beta))[1] for of_row in of_rows])
+    return explain([pairs(row) for row in range(len(atoms))], labels, rule)
 
 
 def moved_by(relevance: Matrix, front: Front, atoms: Matrix) -> Matrix:

@@ -13,16 +13,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tests.reference import neon
+from tests.reference.kernel import compete, compete_on_path
 
 Vector = NDArray[np.floating[Any]]
 Matrix = NDArray[np.floating[Any]]
 
 
-def mean_of_words(words: Sequence[Vector], centroids: Matrix, beta: float) -> list[float]:
+def competition(x: Vector, centroids: Matrix, c: int, beta: float, sizes: Vector | None) -> Vector:
+    """Return the R_k of k-means, by the path rule if the sizes of the clusters are given."""
+    if sizes is None:
+        return neon.competition(x, centroids, c, beta)
+    return neon.path_competition(x, centroids, c, beta, sizes)
+
+
+def mean_of_words(
+    words: Sequence[Vector], centroids: Matrix, beta: float, sizes: Vector | None = None
+) -> list[float]:
     """Section VI-A: x is the mean of phi(t), and R_t = sum_k R_k / h_k * 1/|D| (phi(t) - m_k) . w_k."""
     x = np.sum(words, axis=0) / len(words)
     c = neon.assign(x, centroids)
-    R = neon.competition(x, centroids, c, beta)
+    R = competition(x, centroids, c, beta, sizes)
     result = []
     for phi in words:
         relevance = 0.0
@@ -34,10 +44,12 @@ def mean_of_words(words: Sequence[Vector], centroids: Matrix, beta: float) -> li
     return result
 
 
-def occurrences(z: Vector, parts: Sequence[Vector], centroids: Matrix, beta: float) -> list[float]:
+def occurrences(
+    z: Vector, parts: Sequence[Vector], centroids: Matrix, beta: float, sizes: Vector | None = None
+) -> list[float]:
     """K-means on z: each occurrence gets its vector's product with w_k and an equal share of the rest."""
     c = neon.assign(z, centroids)
-    R = neon.competition(z, centroids, c, beta)
+    R = competition(z, centroids, c, beta, sizes)
     result = [0.0] * len(parts)
     for k in neon.competitors(centroids, c):
         h, w = neon.detect(z, centroids, c, k), 2 * (centroids[c] - centroids[k])
@@ -47,7 +59,13 @@ def occurrences(z: Vector, parts: Sequence[Vector], centroids: Matrix, beta: flo
     return result
 
 
-def kernel(words: Sequence[Vector], support: Sequence[Matrix], gamma: float, beta: float) -> list[float]:
+def kernel(
+    words: Sequence[Vector],
+    support: Sequence[Matrix],
+    gamma: float,
+    beta: float,
+    sizes: Vector | None = None,
+) -> list[float]:
     """Kernel k-means on the mean of the words: a soft minimum over the support vectors of each cluster."""
     x = np.sum(words, axis=0) / len(words)
     s, split, slope = [], [], []
@@ -60,11 +78,13 @@ def kernel(words: Sequence[Vector], support: Sequence[Matrix], gamma: float, bet
         slope.append(sum(q_j * 2 * (x - u) for q_j, u in zip(q, units, strict=True)))
     c = s.index(min(s))
     h = {k: s[k] - s[c] for k in range(len(s)) if k != c}
-    f = min(h.values())
-    p = {k: math.exp(-beta * (h_k - f)) for k, h_k in h.items()}
+    if sizes is None:
+        R = compete(h, beta)
+    else:
+        R = compete_on_path(h, c, beta, sizes)
     result = [0.0] * len(words)
     for k, h_k in h.items():
-        a = p[k] / sum(p.values()) * f / h_k
+        a = R[k] / h_k
         products = [float(word @ (slope[k] - slope[c])) / len(words) for word in words]
         left = split[k] - split[c] - sum(products)
         for i, product in enumerate(products):
