@@ -285,7 +285,8 @@ def test_no_rows(make: Any) -> None:
 def test_one_row() -> None:
     exp = wc.explain(CENTROIDS, ROWS[:1])
     assert exp.evidence == pytest.approx([8.0])
-    assert exp.beta == pytest.approx(1 / 8)
+    assert exp.beta == pytest.approx(4 / 8)
+    assert wc.explain(CENTROIDS, ROWS[:1], rule="min-take-most").beta == pytest.approx(1 / 8)
 
 
 @pytest.mark.parametrize("make", [np.asarray, lambda X: pd.DataFrame(X, columns=list("abc"))])

@@ -122,7 +122,8 @@ def test_exact_models_get_no_surrogate(moons: Array, monkeypatch: pytest.MonkeyP
         assert wc.explain(model.fit(moons), moons).fidelity is None
 
 
-def test_the_network_of_a_surrogate_matches_the_paper(noisy: tuple[Array, Array]) -> None:
+@pytest.mark.parametrize("rule", ["path", "min-take-most"])
+def test_the_network_of_a_surrogate_matches_the_paper(noisy: tuple[Array, Array], rule: str) -> None:
     """Its relevance equals that of the paper's pairwise network, in the chosen scale."""
     X, y = noisy
     model = wc.Surrogate(n_support=4).fit(X[y >= 0], y[y >= 0])
@@ -132,8 +133,8 @@ def test_the_network_of_a_surrogate_matches_the_paper(noisy: tuple[Array, Array]
     slow = kernel.Kernel(support, weights, model.gamma_)
     rows = X[y >= 0][:40]
     net = wc.neuralize(model)
-    exp = net.explain(rows)
-    expected = kernel.explain(rows * root, slow)
+    exp = net.explain(rows, rule=rule)
+    expected = kernel.explain(rows * root, slow, rule=rule)
     assert np.abs(exp.relevance - expected).max() <= 1e-9 * np.abs(expected).max()
     assert (net.assign(rows) == model.predict(rows)).all()
 

@@ -18,6 +18,7 @@ from tests.reference.shapley import shapley
 from whycluster.core.energies.squared import _is_far_apart
 
 Array = NDArray[Any]
+RULES = ("path", "min-take-most")
 
 DATA = {
     "wine, raw units": lambda: load_wine().data,
@@ -44,25 +45,42 @@ def clustering(request: pytest.FixtureRequest) -> tuple[Array, Any]:
     return X, KMeans(7, n_init=1, random_state=0).fit(X)
 
 
-def test_float64_is_the_reference(clustering: tuple[Array, Any]) -> None:
+@pytest.mark.parametrize("rule", RULES)
+def test_float64_is_the_reference(clustering: tuple[Array, Any], rule: str) -> None:
     X, model = clustering
-    exp = wc.explain(model, X)
-    assert relative_error(exp.relevance, neon.explain(X, model.cluster_centers_)) <= 1e-9
-    assert exp.beta == pytest.approx(neon.stiffness(X, model.cluster_centers_), rel=1e-9)
+    exp = wc.explain(model, X, rule=rule)
+    assert relative_error(exp.relevance, neon.explain(X, model.cluster_centers_, rule=rule)) <= 1e-9
+    factor = 4.0 if rule == "path" else 1.0
+    assert exp.beta == pytest.approx(factor * neon.stiffness(X, model.cluster_centers_), rel=1e-9)
 
 
-def test_float32_is_the_reference(clustering: tuple[Array, Any]) -> None:
+@pytest.mark.parametrize("rule", RULES)
+def test_float32_is_the_reference(clustering: tuple[Array, Any], rule: str) -> None:
     X, _ = clustering
     X = X.astype(np.float32)
     model = KMeans(7, n_init=1, random_state=0).fit(X)
-    exp = wc.explain(model, X)
-    expected = neon.explain(X.astype(np.float64), model.cluster_centers_.astype(np.float64))
+    exp = wc.explain(model, X, rule=rule)
+    expected = neon.explain(X.astype(np.float64), model.cluster_centers_.astype(np.float64), rule=rule)
     assert exp.relevance.dtype == np.float32
     assert relative_error(exp.relevance, expected) <= 1e-4
 
 
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("order", ["C", "F", "every other", "backwards"])
+def test_the_order_in_memory_does_not_matter(clustering: tuple[Array, Any], rule: str, order: str) -> None:
+    X, model = clustering
+    views = {
+        "C": np.ascontiguousarray(X),
+        "F": np.asfortranarray(X),
+        "every other": np.repeat(np.repeat(X, 2, axis=0), 2, axis=1)[::2, ::2],
+        "backwards": np.ascontiguousarray(X[::-1, ::-1])[::-1, ::-1],
+    }
+    exp = wc.explain(model, views[order], rule=rule)
+    assert relative_error(exp.relevance, neon.explain(X, model.cluster_centers_, rule=rule)) <= 1e-9
+
+
 @pytest.mark.usefixtures("two_threads")
-@pytest.mark.parametrize("rule", ["min-take-most", "joint"])
+@pytest.mark.parametrize("rule", ["path", "min-take-most", "joint"])
 @pytest.mark.parametrize("d", [16, 17])
 def test_float32_is_float64_rounded_wherever_a_block_begins(d: int, rule: str) -> None:
     """With an odd number of features, h is kept in float32 rows that begin between two numbers of it."""
@@ -77,31 +95,33 @@ def test_float32_is_float64_rounded_wherever_a_block_begins(d: int, rule: str) -
 
 def test_relevance_is_conserved(clustering: tuple[Array, Any]) -> None:
     X, model = clustering
-    for rule in ("min-take-most", "joint", "contrast"):
+    for rule in ("path", "min-take-most", "joint", "contrast"):
         exp = wc.explain(model, X, rule=rule)
         assert np.abs(exp.residual).max() <= 1e-9 * np.abs(exp.evidence).max()
 
 
-def test_data_far_from_zero_keep_their_explanation(clustering: tuple[Array, Any]) -> None:
+@pytest.mark.parametrize("rule", RULES)
+def test_data_far_from_zero_keep_their_explanation(clustering: tuple[Array, Any], rule: str) -> None:
     X, model = clustering
-    here = wc.explain(model.cluster_centers_, X)
-    there = wc.explain(model.cluster_centers_ + 1e6, X + 1e6)
+    here = wc.explain(model.cluster_centers_, X, rule=rule)
+    there = wc.explain(model.cluster_centers_ + 1e6, X + 1e6, rule=rule)
     assert relative_error(there.relevance, here.relevance) <= 1e-6
 
 
 @pytest.mark.parametrize("far", [1e3, 1e5, 1e7])
-def test_one_cluster_far_from_the_others_costs_no_digits(far: float) -> None:
+@pytest.mark.parametrize("rule", RULES)
+def test_one_cluster_far_from_the_others_costs_no_digits(far: float, rule: str) -> None:
     rng = np.random.default_rng(0)
     centroids, X = rng.normal(size=(6, 4)), rng.normal(size=(50, 4))
-    expected = wc.explain(centroids, X, beta=0.5)
+    expected = wc.explain(centroids, X, beta=0.5, rule=rule)
     centroids = np.vstack([centroids, np.full((1, 4), far)])
-    exp = wc.explain(centroids + far, X + far, beta=0.5)
+    exp = wc.explain(centroids + far, X + far, beta=0.5, rule=rule)
     assert relative_error(exp.relevance, expected.relevance) <= 1e-8
     assert np.abs(exp.residual).max() <= 1e-9 * exp.evidence.max()
 
 
 @pytest.mark.parametrize("far", [1e2, 1e4, 1e6, 1e8])
-@pytest.mark.parametrize("rule", ["min-take-most", "joint", "contrast"])
+@pytest.mark.parametrize("rule", ["path", "min-take-most", "joint", "contrast"])
 def test_groups_of_clusters_far_apart_cost_no_digits(far: float, rule: str) -> None:
     """No offset brings both groups near 0, so squares are not expanded there."""
     rng = np.random.default_rng(0)
@@ -146,10 +166,11 @@ def test_close_centroids_are_those_that_a_comparison_of_all_pairs_finds() -> Non
 
 @pytest.mark.slow
 @pytest.mark.parametrize("d", [1, 4, 9])
-def test_two_clusters_are_the_shapley_value(d: int) -> None:
+@pytest.mark.parametrize("rule", RULES)
+def test_two_clusters_are_the_shapley_value(d: int, rule: str) -> None:
     X, _ = make_blobs(20, d, centers=2, random_state=1)
     model = KMeans(2, n_init=1, random_state=0).fit(X)
-    exp = wc.explain(model, X)
+    exp = wc.explain(model, X, rule=rule)
     middle = model.cluster_centers_.mean(axis=0)
     for x, cluster, relevance in zip(X, exp.cluster, exp.relevance, strict=True):
         function = partial(neon.evidence, centroids=model.cluster_centers_, c=cluster)
@@ -158,24 +179,27 @@ def test_two_clusters_are_the_shapley_value(d: int) -> None:
 
 
 @pytest.mark.slow
-def test_many_clusters_in_few_features() -> None:
+@pytest.mark.parametrize("rule", RULES)
+def test_many_clusters_in_few_features(rule: str) -> None:
     """More clusters than features: h does not fit where the relevance will be, and is computed twice."""
     X = np.random.default_rng(0).normal(size=(500, 3))
     centroids = X[:60]
-    exp = wc.explain(centroids, X)
-    assert relative_error(exp.relevance, neon.explain(X, centroids)) <= 1e-9
+    exp = wc.explain(centroids, X, rule=rule)
+    assert relative_error(exp.relevance, neon.explain(X, centroids, rule=rule)) <= 1e-9
 
 
-def test_evidence_of_subnormal_size() -> None:
+@pytest.mark.parametrize("rule", RULES)
+def test_evidence_of_subnormal_size(rule: str) -> None:
     """1 / h_k overflows below 1e-308; the ratio f_c / h_k does not."""
     centroids = np.array([[0.0], [4e-160], [2.0]])
-    exp = wc.explain(centroids, [[1.5e-160]], beta=1.0)
+    exp = wc.explain(centroids, [[1.5e-160]], beta=1.0, rule=rule)
     assert exp.evidence[0] == pytest.approx(4e-320, rel=1e-2)
     assert exp.relevance[0, 0] == pytest.approx(exp.evidence[0], rel=1e-2)
 
 
-def test_beta_of_rows_on_boundaries_is_infinite_and_the_explanation_finite() -> None:
-    exp = wc.explain([[0.0, 0.0], [4.0, 0.0], [2.0, 9.0]], [[2.0, 0.0]])
+@pytest.mark.parametrize("rule", RULES)
+def test_beta_of_rows_on_boundaries_is_infinite_and_the_explanation_finite(rule: str) -> None:
+    exp = wc.explain([[0.0, 0.0], [4.0, 0.0], [2.0, 9.0]], [[2.0, 0.0]], rule=rule)
     assert exp.beta == np.inf
     assert exp.evidence.tolist() == [0.0]
     assert exp.relevance.tolist() == [[0.0, 0.0]]

@@ -14,8 +14,8 @@ from sklearn.neighbors import NearestCentroid
 
 import whycluster as wc
 from tests.optional import optional
-from tests.reference import models
-from whycluster.core.energies import GaussianEnergy
+from tests.reference import models, neon
+from whycluster.core.energies import GaussianEnergy, LinearEnergy
 
 if TYPE_CHECKING:
     import kmedoids
@@ -25,6 +25,7 @@ else:
     torch = optional("torch")
 
 Array = NDArray[np.float64]
+RULES = ("path", "min-take-most")
 COVARIANCES = ["full", "tied", "diag", "spherical"]
 
 
@@ -46,14 +47,52 @@ def close(found: NDArray[Any], expected: NDArray[Any]) -> bool:
     return bool(np.abs(found - expected).max() <= 1e-9 * np.abs(expected).max())
 
 
+@pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("covariance", COVARIANCES)
-def test_mixtures(wine: Array, covariance: str) -> None:
+def test_mixtures(wine: Array, covariance: str, rule: str) -> None:
     model = mixture(wine, covariance)
-    exp = wc.explain(model, wine)
-    assert close(exp.relevance, models.explain(wine, split_of(model), 4))
+    exp = wc.explain(model, wine, rule=rule)
+    expected = models.explain(wine, split_of(model), 4, rule=rule, weights=model.weights_)
+    assert close(exp.relevance, expected)
     log_ratio = np.log(np.sort(model.predict_proba(wine), axis=1)[:, -2:])
     certain = log_ratio[:, 0] < -600  # its logarithm is not precise there
     assert close(exp.evidence[~certain], (log_ratio[:, 1] - log_ratio[:, 0])[~certain])
+
+
+@pytest.mark.parametrize("covariance", COVARIANCES)
+def test_the_path_of_a_mixture_leads_from_its_weights_to_its_probabilities(
+    wine: Array, covariance: str
+) -> None:
+    """So no row is measured: a row is explained alone as among all others."""
+    model = mixture(wine, covariance)
+    exp = wc.explain(model, wine)
+    assert (exp.rule, exp.beta) == ("path", 1.0)
+    assert exp.prior is not None
+    np.testing.assert_allclose(np.exp(exp.prior.log_weight), model.weights_, rtol=1e-12)
+    for row in (0, 77):
+        alone = wc.explain(model, wine[[row]])
+        np.testing.assert_allclose(alone.relevance[0], exp.relevance[row], rtol=1e-9, atol=1e-12)
+    soft = wc.explain(model, wine, beta=0.3)
+    expected = models.explain(wine, split_of(model), 4, 0.3, "path", model.weights_)
+    assert close(soft.relevance, expected)
+
+
+@pytest.mark.parametrize("covariance", COVARIANCES)
+def test_the_path_gains_the_logarithm_of_the_posterior_over_the_weight(wine: Array, covariance: str) -> None:
+    """Up to its quadrature, sum_k p_k (h_k - log(pi_c / pi_k)) is log P(c | x) - log pi_c."""
+    model = mixture(wine, covariance)
+    split, log_pi = split_of(model), np.log(model.weights_)
+    gains = np.log(model.predict_proba(wine).max(axis=1)) - log_pi[model.predict(wine)]
+    found = []
+    for x in wine:
+        s = np.array([split(x, k)[0] for k in range(4)])
+        c = int(s.argmin())
+        nats = s - s[c] + log_pi - log_pi[c]
+        t, g = np.polynomial.legendre.leggauss(200)
+        odds = np.exp(log_pi - log_pi[c] - (t[:, None] + 1) / 2 * nats)
+        p = g / 2 @ (odds / odds.sum(axis=1, keepdims=True))
+        found.append(np.delete(p * nats, c).sum())
+    np.testing.assert_allclose(found, gains, atol=1e-6)
 
 
 @pytest.mark.parametrize("covariance", COVARIANCES)
@@ -193,6 +232,9 @@ def test_a_soft_head_has_probabilities(wine: Array) -> None:
     scores = wine @ directions.T
     p = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
     exp = wc.explain(directions, wine, metric="dot")
+    assert close(exp.relevance, models.explain(wine, models.dot(directions), 4, 1.0, "path", np.ones(4)))
+    paper = wc.explain(directions, wine, metric="dot", rule="min-take-most")
+    assert close(paper.relevance, models.explain(wine, models.dot(directions), 4))
     assert (exp.cluster == p.argmax(axis=1)).all()
     ordered = np.sort(p, axis=1)
     assert np.allclose(exp.evidence, np.log(ordered[:, -1] / ordered[:, -2]))
@@ -204,28 +246,42 @@ def test_a_soft_head_has_probabilities(wine: Array) -> None:
     assert np.allclose(found.max(axis=1), exp.evidence)
 
 
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("bias", [[0.0, 0.0, 0.0], [0.0, 1.0, -1.0]])
+def test_a_head_starts_from_its_bias(wine: Array, bias: list[float], rule: str) -> None:
+    directions = np.random.default_rng(0).normal(size=(3, 13))
+    net = wc.TableNetwork(LinearEnergy(directions, np.array(bias)))
+    exp = net.explain(wine, rule=rule)
+    expected = models.explain(wine, models.dot(directions, bias), 3, rule=rule, weights=np.exp(bias))
+    assert close(exp.relevance, expected)
+
+
+@pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("metric", ["euclidean", "manhattan"])
-def test_medoids(wine: Array, metric: str) -> None:
+def test_medoids(wine: Array, metric: str, rule: str) -> None:
     model = kmedoids.KMedoids(5, metric=metric, random_state=0).fit(wine)
-    exp = wc.explain(model, wine)
+    exp = wc.explain(model, wine, rule=rule)
     if metric == "manhattan":
-        assert close(exp.relevance, models.explain(wine, models.manhattan(model.cluster_centers_), 5))
+        expected = models.explain(wine, models.manhattan(model.cluster_centers_), 5, rule=rule)
     else:
-        assert close(exp.relevance, wc.explain(model.cluster_centers_, wine).relevance)
+        expected = neon.explain(wine, model.cluster_centers_, rule=rule)
+    assert close(exp.relevance, expected)
     assert np.abs(exp.residual).max() < 1e-9
 
 
-def test_manhattan_centroids(wine: Array) -> None:
+@pytest.mark.parametrize("rule", RULES)
+def test_manhattan_centroids(wine: Array, rule: str) -> None:
     y = np.arange(len(wine)) % 3
     model = NearestCentroid(metric="manhattan").fit(wine, y)
-    exp = wc.explain(model, wine)
-    assert close(exp.relevance, models.explain(wine, models.manhattan(model.centroids_), 3))
+    exp = wc.explain(model, wine, rule=rule)
+    assert close(exp.relevance, models.explain(wine, models.manhattan(model.centroids_), 3, rule=rule))
 
 
-def test_spherical_kmeans(wine: Array) -> None:
+@pytest.mark.parametrize("rule", RULES)
+def test_spherical_kmeans(wine: Array, rule: str) -> None:
     directions = wine[[3, 60, 150]]
-    exp = wc.explain(directions, wine, metric="cosine")
-    assert close(exp.relevance, models.explain(wine, models.cosine(directions), 3))
+    exp = wc.explain(directions, wine, metric="cosine", rule=rule)
+    assert close(exp.relevance, models.explain(wine, models.cosine(directions), 3, rule=rule))
     assert np.abs(exp.residual).max() < 1e-12
 
 
@@ -242,12 +298,13 @@ def test_a_row_of_zeros_has_no_direction() -> None:
     assert exp.relevance[0].tolist() == [0.0, 0.0]
 
 
-def test_birch(wine: Array) -> None:
+@pytest.mark.parametrize("rule", RULES)
+def test_birch(wine: Array, rule: str) -> None:
     model = Birch(n_clusters=4, threshold=1.5).fit(wine)
     split = models.nearest_subcluster(model.subcluster_centers_, model.subcluster_labels_)
-    exp = wc.explain(model, wine)
+    exp = wc.explain(model, wine, rule=rule)
     assert len(model.subcluster_centers_) > 8
-    assert close(exp.relevance, models.explain(wine, split, 4))
+    assert close(exp.relevance, models.explain(wine, split, 4, rule=rule))
     assert np.abs(exp.residual).max() < 1e-9
 
 
@@ -281,9 +338,15 @@ def test_a_tree_of_centroids(wine: Array, n_clusters: int) -> None:
     model = BisectingKMeans(n_clusters, random_state=1).fit(wine)
     root = node_of(model._bisecting_tree, model._X_mean)
     exp = wc.explain(model, wine)
+    paper = wc.explain(model, wine, rule="min-take-most")
+    assert paper.beta == pytest.approx(1 / paper.evidence.mean(), rel=1e-12)
+    assert exp.beta == pytest.approx(4 / paper.evidence.mean(), rel=1e-12)
+    sizes = np.bincount(model.labels_).astype(float)
     for row, (x, c) in enumerate(zip(wine, exp.cluster, strict=True)):
-        f, R = models.tree_explain_row(x, root, c, exp.beta or 0.0)
+        f, R = models.tree_explain_row(x, root, c, paper.beta or 0.0)
         assert exp.evidence[row] == pytest.approx(f, rel=1e-9, abs=1e-9)
+        assert np.abs(paper.relevance[row] - R).max() <= 1e-9 * np.abs(paper.relevance).max()
+        R = models.tree_path_row(x, root, c, exp.beta or 0.0, sizes)
         assert np.abs(exp.relevance[row] - R).max() <= 1e-9 * np.abs(exp.relevance).max()
     evidence = wc.neuralize(model).evidence(wine)
     expected = [[models.tree_explain_row(x, root, c, 1.0)[0] for c in range(n_clusters)] for x in wine]
@@ -295,7 +358,7 @@ def test_a_tree_answers_every_question(wine: Array) -> None:
     net = wc.neuralize(model)
     own = net.explain(wine)
     assert np.allclose(own.competition.sum(axis=1), own.evidence)
-    for rule in ("joint", "contrast"):
+    for rule in ("min-take-most", "joint", "contrast"):
         assert np.abs(net.explain(wine, rule=rule).residual).max() < 1e-9
     against = net.explain(wine, against=own.competitor)
     assert np.allclose(against.evidence, own.evidence)
@@ -333,6 +396,16 @@ def test_nearest_centroid_with_priors(wine: Array) -> None:
     assert (exp.cluster == model.predict(wine)).all()
     scores = np.sort(model.decision_function(wine), axis=1)
     assert np.allclose(exp.evidence, scores[:, -1] - scores[:, -2])
+    squares = (wine[:, None] - model.centroids_) ** 2 / model.within_class_std_dev_**2
+    energies = squares.sum(axis=2) - 2 * np.log([0.7, 0.2, 0.1])
+    assert np.allclose(-energies, model.decision_function(wine))
+
+    def split(x: NDArray[Any], k: int) -> tuple[float, NDArray[Any]]:
+        parts = (x - model.centroids_[k]) ** 2 / model.within_class_std_dev_**2
+        return float(parts.sum() - 2 * np.log([0.7, 0.2, 0.1][k])), parts
+
+    weights = np.square([0.7, 0.2, 0.1])  # as decision_function counts them
+    assert close(exp.relevance, models.explain(wine, split, 3, 1.0, "path", weights))
     above = wc.explain(model, wine, threshold=0.6)
     assert ((above.evidence > 0) == (model.predict_proba(wine).max(axis=1) > 0.6)).all()
 

@@ -12,7 +12,7 @@ from sklearn.cluster import KMeans
 import whycluster as wc
 from tests.optional import optional
 from tests.reference import models, neon
-from whycluster.core.energies import StudentEnergy
+from whycluster.core.energies import DiagonalGaussianEnergy, StudentEnergy
 from whycluster.pipelines.affine_map import AffineMap
 from whycluster.pipelines.mixing import through
 
@@ -61,6 +61,17 @@ def min_take_most(X: Array, centers: Array, alpha: float, beta: float) -> Array:
     )
 
 
+def by_path(X: Array, centers: Array, alpha: float, beta: float = 1.0) -> Array:
+    """All clusters are equally likely before there is any evidence, as DEC has it."""
+    own, ones = [neon.assign(x, centers) for x in X], np.ones(len(centers))
+    return np.array(
+        [
+            models.path_row(x, models.student(centers, alpha, c), len(centers), c, beta, ones, True)
+            for x, c in zip(X, own, strict=True)
+        ]
+    )
+
+
 def error(found: Array, expected: Any) -> float:
     return float(np.abs(found - np.asarray(expected)).max() / np.abs(expected).max())
 
@@ -84,9 +95,21 @@ def test_it_is_the_logarithm_of_the_odds(wine: Array, kmeans: Any, alpha: float)
 
 
 @pytest.mark.parametrize("alpha", ALPHAS)
-def test_min_take_most(wine: Array, kmeans: Any, alpha: float) -> None:
+def test_path(wine: Array, kmeans: Any, alpha: float) -> None:
     centers = kmeans.cluster_centers_
     exp = head(centers, alpha).explain(wine)
+    assert (exp.rule, exp.beta) == ("path", 1.0)
+    assert error(exp.relevance, by_path(wine, centers, alpha)) <= 1e-12
+    assert np.abs(exp.residual).max() <= 1e-13 * exp.evidence.max()
+    assert error(exp.competition.sum(axis=1), exp.evidence) <= 1e-13
+    soft = head(centers, alpha).explain(wine, beta=0.2)
+    assert error(soft.relevance, by_path(wine, centers, alpha, 0.2)) <= 1e-12
+
+
+@pytest.mark.parametrize("alpha", ALPHAS)
+def test_min_take_most(wine: Array, kmeans: Any, alpha: float) -> None:
+    centers = kmeans.cluster_centers_
+    exp = head(centers, alpha).explain(wine, rule="min-take-most")
     mean = np.mean([evidence(x, centers, alpha, c) for x, c in zip(wine, kmeans.labels_, strict=True)])
     assert exp.beta == pytest.approx(1 / mean, rel=1e-12)
     assert error(exp.relevance, min_take_most(wine, centers, alpha, exp.beta or 0.0)) <= 1e-12
@@ -150,9 +173,13 @@ def test_against_one_competitor_it_is_kmeans_on_another_scale(wine: Array, kmean
 
 
 def test_of_many_degrees_of_freedom_it_is_a_gaussian(wine: Array, kmeans: Any) -> None:
-    student = head(kmeans.cluster_centers_, 1e12).explain(wine, beta=0.6)
-    plain = wc.explain(kmeans, wine, beta=0.3)
+    """A mixture of equal weights and variances of 1."""
+    student = head(kmeans.cluster_centers_, 1e12).explain(wine, beta=0.6, rule="min-take-most")
+    plain = wc.explain(kmeans, wine, beta=0.3, rule="min-take-most")
     assert error(2 * student.relevance, plain.relevance) <= 1e-9
+    path = head(kmeans.cluster_centers_, 1e12).explain(wine)
+    mixture = DiagonalGaussianEnergy(kmeans.cluster_centers_, np.ones((5, 13)), np.zeros(5))
+    assert error(path.relevance, wc.TableNetwork(mixture).explain(wine).relevance) <= 1e-9
 
 
 def test_ties() -> None:
@@ -177,7 +204,7 @@ def test_near_ties_have_as_many_digits_as_distances(gap: float, away: float) -> 
     np.testing.assert_allclose(exp.relevance[0], split, rtol=1e-14)
 
 
-@pytest.mark.parametrize("rule", ["min-take-most", "joint", "sequential", "contrast"])
+@pytest.mark.parametrize("rule", ["path", "min-take-most", "joint", "sequential", "contrast"])
 def test_duplicates_of_centers_leave_nothing_to_explain(wine: Array, kmeans: Any, rule: str) -> None:
     doubled = np.vstack([kmeans.cluster_centers_] * 2)
     exp = wc.explain(doubled, wine, metric="student", rule=rule)
@@ -192,7 +219,7 @@ def test_duplicates_of_centers_leave_nothing_to_explain(wine: Array, kmeans: Any
     assert error(above.relevance, [R for _, R in rows]) <= 1e-12
 
 
-@pytest.mark.parametrize("rule", ["min-take-most", "joint", "sequential", "contrast"])
+@pytest.mark.parametrize("rule", ["path", "min-take-most", "joint", "sequential", "contrast"])
 def test_far_from_0(wine: Array, kmeans: Any, rule: str) -> None:
     shift = 2.0**20
     rows, centers = np.round(wine * 2**20) / 2**20, np.round(kmeans.cluster_centers_ * 2**20) / 2**20
@@ -211,13 +238,14 @@ def test_a_row_near_its_center_among_clusters_far_apart(spread: float, alpha: fl
     rng = np.random.default_rng(0)
     centers = np.round(rng.normal(size=(6, 4)) * spread * 2**10) / 2**10
     X = centers[np.arange(60) % 6] + rng.integers(-8, 9, size=(60, 4)) / 2**10
-    exp = head(centers, alpha).explain(X, beta=0.1)
-    assert error(exp.evidence, [evidence(x, centers, alpha, i % 6) for i, x in enumerate(X)]) <= 1e-12
-    assert error(exp.relevance, min_take_most(X, centers, alpha, 0.1)) <= 1e-10
-    assert np.abs(exp.residual).max() <= 1e-11 * exp.evidence.max()
+    for rule, expected in (("path", by_path), ("min-take-most", min_take_most)):
+        exp = head(centers, alpha).explain(X, beta=0.1, rule=rule)
+        assert error(exp.evidence, [evidence(x, centers, alpha, i % 6) for i, x in enumerate(X)]) <= 1e-12
+        assert error(exp.relevance, expected(X, centers, alpha, 0.1)) <= 1e-10
+        assert np.abs(exp.residual).max() <= 1e-11 * exp.evidence.max()
 
 
-@pytest.mark.parametrize("rule", ["min-take-most", "joint", "contrast"])
+@pytest.mark.parametrize("rule", ["path", "min-take-most", "joint", "contrast"])
 def test_groups_of_clusters_far_apart(rule: str) -> None:
     """No offset brings both groups near 0, so squares are not expanded there."""
     rng = np.random.default_rng(0)
@@ -231,6 +259,8 @@ def test_groups_of_clusters_far_apart(rule: str) -> None:
         split = models.student(centers, 1.0, c)
         if rule == "contrast":
             expected = split(x, k)[1]
+        elif rule == "path":
+            expected = models.path_row(x, split, 8, c, 5.0, np.ones(8), True)
         else:
             by = models.explain_row if rule == "min-take-most" else models.joint_row
             expected = by(x, split, 8, c, 5.0)
@@ -243,7 +273,7 @@ def test_groups_of_clusters_far_apart(rule: str) -> None:
 
 def test_single_precision(wine: Array, kmeans: Any) -> None:
     X, centers = wine.astype("f4"), kmeans.cluster_centers_.astype("f4")
-    for rule in ("min-take-most", "joint", "contrast"):
+    for rule in ("path", "min-take-most", "joint", "contrast"):
         single = wc.explain(centers, X, metric="student", rule=rule)
         double = wc.explain(centers.astype("f8"), X.astype("f8"), metric="student", rule=rule)
         assert single.relevance.dtype == single.evidence.dtype == np.float32
@@ -259,9 +289,10 @@ def test_many_rows_and_clusters_are_as_few() -> None:
     rng = np.random.default_rng(0)
     X, centers = rng.normal(size=(40_000, 6)), rng.normal(size=(60, 6))
     net = wc.neuralize(centers, metric="student")
-    exp = net.explain(X, beta=2.0)
-    assert error(exp.relevance[-20:], min_take_most(X[-20:], centers, 1.0, 2.0)) <= 1e-11
-    assert np.abs(exp.residual).max() <= 1e-12
+    for rule, expected in (("path", by_path), ("min-take-most", min_take_most)):
+        exp = net.explain(X, beta=2.0, rule=rule)
+        assert error(exp.relevance[-20:], expected(X[-20:], centers, 1.0, 2.0)) <= 1e-11
+        assert np.abs(exp.residual).max() <= 1e-12
     few = net.explain(X[-20:], rule="sequential", background=X)
     assert few.relevance == pytest.approx(net.explain(X, rule="sequential").relevance[-20:])
 

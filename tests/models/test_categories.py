@@ -67,12 +67,13 @@ def test_modes_are_assigned_as_predicted(people: pd.DataFrame, modes: Any) -> No
     assert (wc.neuralize(ng).assign(X) == ng.predict(X)).all()
 
 
-def test_mismatches_are_the_relevance(people: pd.DataFrame, modes: Any) -> None:
+@pytest.mark.parametrize("rule", ["path", "min-take-most"])
+def test_mismatches_are_the_relevance(people: pd.DataFrame, modes: Any, rule: str) -> None:
     X = people[["region", "plan"]]
-    exp = wc.explain(modes, X)
+    exp = wc.explain(modes, X, rule=rule)
     codes = np.array([[modes._enc_map[i][v] for i, v in enumerate(row)] for row in X.to_numpy()], dtype=float)
     split = models.mixed(np.asarray(modes._enc_cluster_centroids), np.ones(2), 1.0)
-    assert np.allclose(exp.relevance, models.explain(codes, split, 3))
+    assert np.allclose(exp.relevance, models.explain(codes, split, 3, rule=rule))
     assert np.abs(exp.residual).max() < 1e-12
     one = wc.explain(modes, X, rule="contrast")
     assert set(np.unique(one.relevance)) <= {-1.0, 0.0, 1.0}
@@ -86,8 +87,9 @@ def test_prototypes_are_assigned_as_predicted(people: pd.DataFrame, prototypes: 
     assert (wc.explain(prototypes, pl.from_pandas(people), categorical=[0, 2]).cluster == expected).all()
 
 
-def test_prototypes_add_squares_and_mismatches(people: pd.DataFrame, prototypes: Any) -> None:
-    exp = wc.explain(prototypes, people)
+@pytest.mark.parametrize("rule", ["path", "min-take-most"])
+def test_prototypes_add_squares_and_mismatches(people: pd.DataFrame, prototypes: Any, rule: str) -> None:
+    exp = wc.explain(prototypes, people, rule=rule)
     numbers, codes = prototypes._enc_cluster_centroids
     centers = np.empty((3, 4))
     centers[:, [1, 3]], centers[:, [0, 2]] = numbers, codes
@@ -95,7 +97,7 @@ def test_prototypes_add_squares_and_mismatches(people: pd.DataFrame, prototypes:
     for place, column in enumerate(["region", "plan"]):
         X[column] = X[column].map(prototypes._enc_map[place])
     split = models.mixed(centers, np.array([1, 0, 1, 0]), prototypes.gamma)
-    expected = models.explain(X.to_numpy(dtype=float), split, 3)
+    expected = models.explain(X.to_numpy(dtype=float), split, 3, rule=rule)
     assert np.abs(exp.relevance - expected).max() <= 1e-9 * np.abs(expected).max()
     assert exp.feature_names == ["region", "age", "plan", "visits"]
 

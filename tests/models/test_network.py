@@ -65,8 +65,8 @@ def test_beta_of_a_target_is_that_of_the_assigned_clusters(wine: Array, kmeans: 
 
 def test_a_query_without_a_rule_uses_the_default_rule_of_the_network(wine: Array, kmeans: Any) -> None:
     network = wc.neuralize(kmeans)
-    assert network.explain(wine).rule == network.default_rule == "min-take-most"
-    assert network.explain(wine, rule=None).rule == "min-take-most"
+    assert network.explain(wine).rule == network.default_rule == "path"
+    assert network.explain(wine, rule=None).rule == "path"
     network.default_rule = "joint"
     exp = network.explain(wine)
     assert exp.rule == "joint"

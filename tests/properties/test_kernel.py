@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from tests.optional import optional
-from tests.reference import kernel
+from tests.reference import kernel, models
 from whycluster import Network, TableNetwork
 from whycluster.core.energies import Energy, FloorEnergy, KernelEnergy
 
@@ -54,10 +54,12 @@ def problems(draw: st.DrawFn, weighted: bool = True) -> Problem:
     return Problem(X, model)
 
 
-@given(problems())
-def test_the_linear_pass_equals_the_network_of_pairs(problem: Problem) -> None:
-    exp = problem.net.explain(problem.X)
-    expected = kernel.explain(problem.X, problem.model)
+@given(problems(), st.sampled_from(["path", "min-take-most"]))
+def test_the_linear_pass_equals_the_network_of_pairs(problem: Problem, rule: str) -> None:
+    exp = problem.net.explain(problem.X, rule=rule)
+    if rule == "path":
+        assert exp.beta == problem.model.gamma
+    expected = kernel.explain(problem.X, problem.model, rule=rule)
     assert exp.cluster.tolist() == [kernel.assign(x, problem.model) for x in problem.X]
     rounding = np.square(np.concatenate([problem.X, *problem.model.support])).sum(axis=1).max()
     spread = np.ptp(np.concatenate([problem.X, *problem.model.support]), axis=0)
@@ -101,6 +103,28 @@ def test_a_floor_is_one_more_cluster(problem: Problem, floor: float) -> None:
         if {exp.cluster[row], exp.competitor[row]} == {order[0], len(s) - 1}:
             own = _split(x, problem.model, order[0])
             assert np.abs(exp.relevance[row] - (floor * profile - own)).max() <= 1e-11 * size + 1e-9
+
+
+@given(problems(), st.floats(0.1, 10.0))
+def test_the_path_with_a_floor_is_the_reference(problem: Problem, floor: float) -> None:
+    """Noise has a size as any other cluster, and the stiffness is the gamma of the others."""
+    d, n = problem.X.shape[1], problem.model.n_clusters
+    profile = floor * np.arange(1.0, d + 1) / np.arange(1.0, d + 1).sum()
+
+    def split(x: NDArray[Any], k: int) -> tuple[float, NDArray[Any]]:
+        if k == n:
+            return floor, profile
+        return kernel.energy(x, problem.model, k), _split(x, problem.model, k)
+
+    exp = TableNetwork(FloorEnergy(problem.energy, floor, profile)).explain(problem.X)
+    assert exp.beta == problem.model.gamma
+    expected = models.explain(problem.X, split, n + 1, problem.model.gamma, "path")
+    assert exp.cluster.tolist() == [models.assign(x, split, n + 1) for x in problem.X]
+    everything = np.concatenate([problem.X, *problem.model.support])
+    spread = np.ptp(everything, axis=0)
+    rounding = 1e-13 * float(spread @ spread) + 1e-15 * np.square(everything).sum(axis=1).max()
+    tolerance = 1e-9 * np.abs(expected).max() + rounding
+    assert np.abs(exp.relevance - expected).max() <= tolerance * (1 + problem.model.gamma)
 
 
 @given(problems(), st.one_of(st.none(), st.floats(0.1, 10.0)), st.data())

@@ -45,7 +45,7 @@ def test_evidence_is_the_reference_and_its_sign_is_the_assignment(problem: Probl
 
 @given(problems(), betas)
 def test_min_take_most_is_the_reference(problem: Problem, beta: float) -> None:
-    exp = wc.explain(problem.centroids, problem.X, beta=beta)
+    exp = wc.explain(problem.centroids, problem.X, beta=beta, rule="min-take-most")
     expected = neon.explain(problem.X, problem.centroids, beta)
     np.testing.assert_allclose(exp.relevance, expected, rtol=1e-9, atol=1e-11 * problem.scale)
 
@@ -59,11 +59,9 @@ def test_joint_is_the_reference(problem: Problem, beta: float) -> None:
 
 @given(problems(), betas)
 def test_path_is_the_reference(problem: Problem, beta: float) -> None:
-    exp = wc.explain(problem.centroids, problem.X, beta=beta, rule="path")
-    sizes = neon.sizes(problem.X, problem.centroids)
-    expected = [
-        neon.path(x, problem.centroids, neon.assign(x, problem.centroids), beta, sizes) for x in problem.X
-    ]
+    exp = wc.explain(problem.centroids, problem.X, beta=beta)
+    assert exp.rule == "path"
+    expected = neon.explain(problem.X, problem.centroids, beta, "path")
     np.testing.assert_allclose(exp.relevance, expected, rtol=1e-9, atol=1e-11 * problem.scale)
 
 
@@ -76,19 +74,30 @@ def test_the_stiffness_of_the_path_is_four_times_that_of_the_paper(problem: Prob
 
 @given(problems(), betas)
 def test_competition_is_the_reference(problem: Problem, beta: float) -> None:
-    exp = wc.explain(problem.centroids, problem.X, beta=beta)
+    exp = wc.explain(problem.centroids, problem.X, beta=beta, rule="min-take-most")
     expected = [
         neon.competition(x, problem.centroids, neon.assign(x, problem.centroids), beta) for x in problem.X
     ]
     np.testing.assert_allclose(exp.competition, expected, rtol=1e-9, atol=1e-12 * problem.scale)
 
 
-@given(rough_problems())
-def test_real_valued_data_are_the_reference(problem: Problem) -> None:
-    exp = wc.explain(problem.centroids, problem.X)
+@given(problems(), betas)
+def test_competition_along_the_path_is_the_reference(problem: Problem, beta: float) -> None:
+    exp = wc.explain(problem.centroids, problem.X, beta=beta)
+    sizes = neon.sizes(problem.X, problem.centroids)
+    expected = [
+        neon.path_competition(x, problem.centroids, neon.assign(x, problem.centroids), beta, sizes)
+        for x in problem.X
+    ]
+    np.testing.assert_allclose(exp.competition, expected, rtol=1e-9, atol=1e-12 * problem.scale)
+
+
+@given(rough_problems(), st.sampled_from(["path", "min-take-most"]))
+def test_real_valued_data_are_the_reference(problem: Problem, rule: str) -> None:
+    exp = wc.explain(problem.centroids, problem.X, rule=rule)
     # More digits for the reference: far from 0, its |mu_k|^2 - |mu_c|^2 loses those that are compared.
     X, centroids = problem.X.astype(np.longdouble), problem.centroids.astype(np.longdouble)
-    expected = neon.explain(X, centroids)
+    expected = neon.explain(X, centroids, rule=rule)
     # A single row between two near centroids: differences of energies, which are known to their rounding.
     rounding = 1e-14 * ((problem.X[:, None] - problem.centroids) ** 2).sum(axis=2).max()
     assert np.abs(exp.relevance - expected).max() <= 1e-9 * np.abs(expected).max() + rounding
@@ -100,7 +109,7 @@ def test_beta_is_one_over_the_mean_evidence(problem: Problem) -> None:
     mean = np.mean(
         [neon.evidence(x, problem.centroids, neon.assign(x, problem.centroids)) for x in problem.X]
     )
-    beta = wc.explain(problem.centroids, problem.X).beta
+    beta = wc.explain(problem.centroids, problem.X, rule="min-take-most").beta
     assert beta == (pytest.approx(1 / mean, rel=1e-9) if mean > 0 else np.inf)
 
 
@@ -148,23 +157,27 @@ def test_order_of_rows_and_features_is_only_order(problem: Problem, rule: str, d
     np.testing.assert_allclose(there.relevance, expected, rtol=1e-9, atol=1e-11 * problem.scale)
 
 
-@given(problems(), st.sampled_from(["min-take-most", "joint"]), st.data())
+@given(problems(), st.sampled_from(["path", "min-take-most", "joint"]), st.data())
 def test_order_of_clusters_is_only_order(problem: Problem, rule: str, data: st.DataObject) -> None:
     """But for rows that belong to two clusters alike, where the first is taken."""
     clusters = data.draw(st.permutations(range(len(problem.centroids))))
-    here = wc.explain(problem.centroids, problem.X, beta=0.1, rule=rule)
-    there = wc.explain(problem.centroids[clusters], problem.X, beta=0.1, rule=rule)
-    clear = here.evidence > 0
-    assert (np.array(clusters)[there.cluster] == here.cluster)[clear].all()
-    np.testing.assert_allclose(
-        there.relevance[clear], here.relevance[clear], rtol=1e-9, atol=1e-11 * problem.scale
-    )
+    clear = wc.explain(problem.centroids, problem.X, rule="contrast").evidence > 0
+    X = problem.X[clear]  # so that these rows do not count in the sizes of the clusters either
+    if not len(X):
+        return
+    here = wc.explain(problem.centroids, X, beta=0.1, rule=rule)
+    there = wc.explain(problem.centroids[clusters], X, beta=0.1, rule=rule)
+    assert (np.array(clusters)[there.cluster] == here.cluster).all()
+    np.testing.assert_allclose(there.relevance, here.relevance, rtol=1e-9, atol=1e-11 * problem.scale)
 
 
-@given(problems(), betas)
-def test_rows_are_explained_independently(problem: Problem, beta: float) -> None:
-    whole = wc.explain(problem.centroids, problem.X, beta=beta)
-    single = np.vstack([wc.explain(problem.centroids, x[None], beta=beta).relevance for x in problem.X])
+@given(problems(), betas, rules)
+def test_rows_are_explained_independently(problem: Problem, beta: float, rule: str) -> None:
+    """But for the sizes of the clusters, which are those of the background."""
+    X, centroids = problem.X, problem.centroids
+    whole = wc.explain(centroids, X, beta=beta, rule=rule)
+    alone = [wc.explain(centroids, x[None], beta=beta, rule=rule, background=X) for x in X]
+    single = np.vstack([exp.relevance for exp in alone])
     np.testing.assert_allclose(single, whole.relevance, rtol=1e-12, atol=1e-13 * problem.scale)
 
 
@@ -187,10 +200,10 @@ def test_float32_follows_float64(problem: Problem, beta: float, rule: str) -> No
     assert np.abs(single.relevance - double.relevance).max() <= 1e-6 * scale
 
 
-@given(problems())
-def test_a_stiff_minimum_is_the_contrast_with_the_nearest_competitor(problem: Problem) -> None:
+@given(problems(), rules)
+def test_a_stiff_minimum_is_the_contrast_with_the_nearest_competitor(problem: Problem, rule: str) -> None:
     """With beta infinite the strongest competitor takes all; ties share."""
-    exp = wc.explain(problem.centroids, problem.X, beta=np.inf)
+    exp = wc.explain(problem.centroids, problem.X, beta=np.inf, rule=rule)
     unique = (np.abs(wc.neuralize(problem.centroids).evidence(problem.X) + exp.evidence[:, None]) == 0).sum(1)
     contrast = wc.explain(problem.centroids, problem.X, rule="contrast")
     alone = unique == 1

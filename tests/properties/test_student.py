@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,7 +25,7 @@ else:
 
 alphas = st.floats(0.1, 100.0)
 betas = st.floats(1e-2, 1e2)
-rules = st.sampled_from(["min-take-most", "joint", "sequential", "contrast"])
+rules = st.sampled_from(["path", "min-take-most", "joint", "sequential", "contrast"])
 
 
 def head(problem: Problem, alpha: float) -> Network:
@@ -59,9 +60,14 @@ def test_it_assigns_the_nearest_center_and_the_evidence_says_so(problem: Problem
 
 @pytest.mark.slow
 @given(problems(), alphas, betas)
-def test_min_take_most_and_joint_are_the_reference(problem: Problem, alpha: float, beta: float) -> None:
+def test_the_rules_are_the_reference(problem: Problem, alpha: float, beta: float) -> None:
     n_clusters, net = len(problem.centroids), head(problem, alpha)
-    by_rule = {"min-take-most": models.explain_row, "joint": models.joint_row}
+    path_row = partial(models.path_row, weights=np.ones(n_clusters), included=True)
+    by_rule: dict[str, Any] = {
+        "path": path_row,
+        "min-take-most": models.explain_row,
+        "joint": models.joint_row,
+    }
     for rule, explain_row in by_rule.items():
         exp = net.explain(problem.X, beta=beta, rule=rule)
         for x, c, relevance in zip(problem.X, exp.cluster, exp.relevance, strict=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from decimal import Decimal, localcontext
 
 import numpy as np
@@ -71,6 +71,16 @@ def cosine(directions: Matrix) -> Split:
         mu = directions[k]
         parts = -x * mu / (np.linalg.norm(x) * np.linalg.norm(mu))
         return float(parts.sum()), parts
+
+    return split
+
+
+def dot(directions: Matrix, bias: Sequence[float] | None = None) -> Split:
+    """Return -(mu_k.x + b_k), the negative logit of a linear head."""
+
+    def split(x: Vector, k: int) -> tuple[float, Vector]:
+        parts = -x * directions[k]
+        return float(parts.sum()) - (0.0 if bias is None else bias[k]), parts
 
     return split
 

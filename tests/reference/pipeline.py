@@ -104,8 +104,8 @@ def explain(
 ) -> Matrix:
     """Explain every row for its own cluster, by the atoms.
 
-    ``pairs`` holds the competitors of each row. For the paper's rule, beta is 1 / mean f_c. For the path rule,
-    it is four times as much, unless the model has its own.
+    ``pairs`` holds the competitors of each row. For the paper's rule, beta is 1 / mean f_c. For the path
+    rule, it is four times as much, unless the model has its own.
     """
     evidence = [{k: h for k, (h, _, _) in of_row.items()} for of_row in pairs]
     beta = 1 / float(np.mean([min(h.values()) for h in evidence]))
@@ -265,8 +265,8 @@ def tree(
 ) -> Matrix:
     """Explain `BisectingKMeans`: each pair of nodes on the path counts as two centroids.
 
-    The smallest evidence of the pairs is the evidence. The competitor at each pair is the cluster that the row
-    would reach from the sibling.
+    The smallest evidence of the pairs is the evidence. The competitor at each pair is the cluster that the
+    row would reach from the sibling.
     """
     given = np.asarray(labels)
 

@@ -78,10 +78,7 @@ def kernel(
         slope.append(sum(q_j * 2 * (x - u) for q_j, u in zip(q, units, strict=True)))
     c = s.index(min(s))
     h = {k: s[k] - s[c] for k in range(len(s)) if k != c}
-    if sizes is None:
-        R = compete(h, beta)
-    else:
-        R = compete_on_path(h, c, beta, sizes)
+    R = compete(h, beta) if sizes is None else compete_on_path(h, c, beta, sizes)
     result = [0.0] * len(words)
     for k, h_k in h.items():
         a = R[k] / h_k

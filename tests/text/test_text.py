@@ -120,36 +120,49 @@ def occurrences(document: str) -> list[str]:
     return [word for word in re.findall("[a-z]{3,}", document.lower()) if word in WORDS]
 
 
-def test_relevance_of_words_matches_the_paper() -> None:
+RULES = ("path", "min-take-most")
+
+
+def sizes_of(exp: Any, rule: str) -> Any:
+    """The number of documents of each cluster, which only the path rule uses."""
+    return np.bincount(exp.cluster, minlength=len(exp.labels)) if rule == "path" else None
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_relevance_of_words_matches_the_paper(rule: str) -> None:
     front, model = word_vectors(), k_means(4)
-    exp = explain(make_pipeline(front, model).fit(DOCUMENTS))
+    exp = explain(make_pipeline(front, model).fit(DOCUMENTS), rule=rule)
     for row, document in enumerate(DOCUMENTS):
         phi = [front.vectors[WORDS.index(word)] for word in occurrences(document)]
-        expected = slow.mean_of_words(phi, model.cluster_centers_, exp.beta)
+        expected = slow.mean_of_words(phi, model.cluster_centers_, exp.beta, sizes_of(exp, rule))
         found = [word.relevance for word in exp.words(row) if word.known]
         np.testing.assert_allclose(found, expected, atol=1e-10)
 
 
-def test_kernel_k_means_matches_the_reference(pipeline: Any) -> None:
+@pytest.mark.parametrize("rule", RULES)
+def test_kernel_k_means_matches_the_reference(pipeline: Any, rule: str) -> None:
     front, model = pipeline[0], pipeline[1]
     support = [model.support_vectors_[model.support_cluster_ == k] for k in range(3)]
-    exp = explain(pipeline)
+    exp = explain(pipeline, rule=rule)
+    if rule == "path":
+        assert exp.beta == model.gamma_
     for row, document in enumerate(DOCUMENTS):
         phi = [front.vectors[WORDS.index(word)] for word in occurrences(document)]
-        expected = slow.kernel(phi, support, model.gamma_, exp.beta)
+        expected = slow.kernel(phi, support, model.gamma_, exp.beta, sizes_of(exp, rule))
         found = [word.relevance for word in exp.words(row) if word.known]
         np.testing.assert_allclose(found, expected, atol=1e-10)
 
 
+@pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("grams", [(1, 1), (1, 3), (2, 2)])
 def test_terms_before_a_projection_to_unit_length_match_the_reference(
-    grams: tuple[int, int],
+    grams: tuple[int, int], rule: str
 ) -> None:
     tfidf = TfidfVectorizer(ngram_range=grams, stop_words="english")
     svd = TruncatedSVD(5, random_state=0)
     model = make_pipeline(tfidf, svd, Normalizer(), k_means())
-    exp = explain(model.fit(DOCUMENTS))
-    analyze = tfidf.build_analyzer()
+    exp = explain(model.fit(DOCUMENTS), rule=rule)
+    analyze, sizes = tfidf.build_analyzer(), sizes_of(exp, rule)
     for row, document in enumerate(DOCUMENTS[:20]):
         terms = [term for term in analyze(document) if term in tfidf.vocabulary_]
         t, count = tfidf.transform([document]).toarray()[0], Counter(terms)
@@ -159,7 +172,8 @@ def test_terms_before_a_projection_to_unit_length_match_the_reference(
             for term in terms
             for i in [tfidf.vocabulary_[term]]
         ]
-        of_terms = slow.occurrences(z / np.linalg.norm(z), parts, model[-1].cluster_centers_, exp.beta)
+        unit, centers = z / np.linalg.norm(z), model[-1].cluster_centers_
+        of_terms = slow.occurrences(unit, parts, centers, exp.beta, sizes)
         words = TfidfVectorizer(stop_words="english").build_analyzer()(document)
         expected = np.zeros(len(words))
         places = [(i, n) for n in range(grams[0], grams[1] + 1) for i in range(len(words) - n + 1)]
@@ -243,6 +257,7 @@ def test_queries_give_the_same_results_as_for_rows(pipeline: Any) -> None:
         {"against": 2},
         {"target": TRUE},
         {"beta": 3.0},
+        {"rule": "min-take-most"},
         {"rule": "joint"},
         {"rule": "contrast"},
         {"target": 0, "against": 1},
@@ -594,7 +609,7 @@ def test_a_document_described_as_text(pipeline: Any) -> None:
     np.testing.assert_array_equal(exp.residual[1:], exp.evidence[1:])
     assert (
         repr(exp) == f"<TextExplanation of 3 documents, 3 known words of 9, 3 "
-        f"clusters (min-take-most, beta={exp.beta:.4g})>"
+        f"clusters (path, beta={exp.beta:.4g})>"
     )
     assert str(exp).startswith(repr(exp) + "\n\nDocument 0 is in cluster")
     long = explain(pipeline, [" ".join(WORDS)])
