@@ -47,7 +47,8 @@ OTHERS: dict[str, Callable[[], wc.Network]] = {
     ),
 }
 NETWORKS = [*MODELS, *OTHERS]
-# The split of a hard minimum or of a tree jumps from one unit or pair of nodes to the next.
+# With a hard minimum, the split jumps where another unit becomes the nearest. In a tree, a competitor, and so
+# its size, changes where the row would reach another cluster.
 JUMPS = ("Birch", "BisectingKMeans")
 
 

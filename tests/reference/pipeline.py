@@ -113,7 +113,7 @@ def explain(
         a = [softmax_weights(h, beta) for h in evidence]
     else:
         stiffness, weights = (None, None) if own is None else (own.stiffness, own.weights)
-        n_clusters = max(max(h) for h in evidence) + 1
+        n_clusters = max(max(c, *h) for h, c in zip(evidence, labels, strict=True)) + 1
         w = [max(1, list(labels).count(k)) for k in range(n_clusters)] if weights is None else weights
         beta = 4 * beta if stiffness is None else stiffness
         a = [

@@ -73,7 +73,7 @@ def _model(choices: Choices, numbers: list[str], texts: list[str]) -> Any:
 
 
 def _compare(model: Any, frame: Any, numbers: list[str], texts: list[str]) -> None:
-    exp = wc.explain(model, frame)
+    found = {rule: wc.explain(model, frame, rule=rule) for rule in ("path", "min-take-most")}
     atoms = np.asarray(model[0].transform(frame), dtype=np.float64)
     rest = model[1:-1].transform if len(model) > 2 else np.asarray
     z, centroids = np.asarray(rest(atoms)), model[-1].cluster_centers_.astype(np.float64)
@@ -85,12 +85,13 @@ def _compare(model: Any, frame: Any, numbers: list[str], texts: list[str]) -> No
     sizes = [1] * len(numbers) + [len(some) for some in words]
     source = np.repeat(np.arange(len(sizes)), sizes).tolist()
     known = dict(enumerate(centroids))
-    slow = reference.add_up(
-        reference.nearest(reference.expand(rest, atoms), atoms, known, labels), source, len(sizes)
-    )
-    assert exp.cluster.tolist() == labels
-    gap = np.abs(exp.relevance - slow).max()
-    assert gap <= _MOST * np.abs(slow).max(), (gap, np.abs(slow).max(), model)
+    front = reference.expand(rest, atoms)
+    for rule, exp in found.items():
+        by_atoms = reference.nearest(front, atoms, known, labels, rule)
+        slow = reference.add_up(by_atoms, source, len(sizes))
+        assert exp.cluster.tolist() == labels
+        gap = np.abs(exp.relevance - slow).max()
+        assert gap <= _MOST * np.abs(slow).max(), (gap, np.abs(slow).max(), model, rule)
 
 
 def _is_sound(model: Any) -> bool:
