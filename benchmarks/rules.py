@@ -119,7 +119,10 @@ class Case:
     def sequential(
         self, nats: Array | None = None, factor: float = STIFFER, power: float = 1.0, single: int = 3
     ) -> Array:
-        """Apply the sequential rule with other evidence, stiffness, sizes or rounds."""
+        """Return the gains of the sequential rule with other evidence, stiffness, sizes or rounds.
+
+        The rule itself blends them with the path rule.
+        """
         used = factor * self.beta * self.splits if nats is None else nats
         own = self.own[:, None] == np.arange(len(self.sizes))
         return gains(used.copy(), own, power * np.log(np.maximum(self.sizes, 1e-9)), 1.0, single)
@@ -184,12 +187,13 @@ CANDIDATES: dict[str, Callable[[Case], Array]] = {
     "reference: population mean": Case.from_mean,
     "correlation-aware": Case.correlated,
     "gain as the first feature": Case.single,
-    "sequential, beta x 2": lambda case: case.sequential(factor=2.0),
-    "sequential, beta x 8": lambda case: case.sequential(factor=8.0),
-    "sequential, without sizes": lambda case: case.sequential(power=0.0),
-    "sequential, sizes^0.5": lambda case: case.sequential(power=0.5),
-    "sequential, one by one": lambda case: case.sequential(single=case.X.shape[1]),
-    "sequential, naive Bayes": Case.naive_bayes,
+    "sequential, gains only": Case.sequential,
+    "sequential, gains only, beta x 2": lambda case: case.sequential(factor=2.0),
+    "sequential, gains only, beta x 8": lambda case: case.sequential(factor=8.0),
+    "sequential, gains only, without sizes": lambda case: case.sequential(power=0.0),
+    "sequential, gains only, sizes^0.5": lambda case: case.sequential(power=0.5),
+    "sequential, gains only, one by one": lambda case: case.sequential(single=case.X.shape[1]),
+    "sequential, gains only, naive Bayes": Case.naive_bayes,
 }
 
 

@@ -72,9 +72,12 @@ def test_candidates_match_the_rules(monkeypatch: pytest.MonkeyPatch) -> None:
     X = datasets.load("winer", Path("nowhere"))
     model = KMeans(5, n_init=1, random_state=0).fit(X)
     case = rules.Case(model, X, X)
-    for candidate, method in (("joint, beta x 1, sizes^0", "neon joint"), ("sequential", "neon sequential")):
-        made = case.sequential() if candidate == "sequential" else rules.CANDIDATES[candidate](case)
-        expected = METHODS[method](model, X)
+    sequential, path = (METHODS[f"neon {rule}"](model, X) for rule in ("sequential", "path"))
+    for candidate, expected in {
+        "joint, beta x 1, sizes^0": METHODS["neon joint"](model, X),
+        "sequential, gains only": 3 * sequential - path,  # of which the rule takes two thirds
+    }.items():
+        made = rules.CANDIDATES[candidate](case)
         for row in range(0, len(X), 20):
             assert np.corrcoef(made[row], expected[row])[0, 1] == pytest.approx(1.0)
 

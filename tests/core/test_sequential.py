@@ -17,10 +17,10 @@ from sklearn.preprocessing import StandardScaler
 
 import whycluster as wc
 from tests.optional import optional
-from tests.reference import models
+from tests.reference import models, neon
 from tests.reference import sequential as reference
 from whycluster.core.energies import FloorEnergy, KernelEnergy, LinearEnergy
-from whycluster.core.sequential import redistribute
+from whycluster.core.sequential import blend
 from whycluster.evaluation import checks, compare
 from whycluster.evaluation.shuffled import ShuffledEnergy
 from whycluster.models.network import TableNetwork
@@ -42,8 +42,9 @@ def expected(X: Array, centers: Array, prior: Array, beta: float) -> Array:
         splits = (x - centers) ** 2
         own = int(splits.sum(axis=1).argmin())
         gain = reference.gains(splits, list(range(len(centers))), own, prior, beta)
+        path = neon.path(x, centers, own, beta, prior)
         evidence = np.delete(splits.sum(axis=1) - splits[own].sum(), own).min()
-        rows.append(gain * evidence / gain.sum())
+        rows.append(reference.blended(gain, path, float(evidence)))
     return np.array(rows)
 
 
@@ -85,45 +86,44 @@ def test_it_is_what_is_written_whatever_the_numbers(seed: int, n_clusters: int, 
     ],
     ids=["full mixture", "diagonal mixture", "tree", "kernel", "floor", "cosine", "manhattan", "student"],
 )
-def test_every_energy_bears_as_much_as_under_the_joint_rule(wine: Array, fit: Any) -> None:
+def test_every_energy_bears_as_much_as_under_the_path_rule(wine: Array, fit: Any) -> None:
     model = fit(wine)
     exp = wc.explain(model, wine, rule="sequential", beta=0.7)
-    joint = wc.explain(model, wine, rule="joint", beta=0.7)
-    assert exp.residual == pytest.approx(joint.residual, abs=1e-8)
-    assert not np.allclose(exp.relevance, joint.relevance)
+    path = wc.explain(model, wine, rule="path", beta=0.7)
+    assert exp.residual == pytest.approx(path.residual, abs=1e-8)
+    assert not np.allclose(exp.relevance, path.relevance)
+    assert np.array_equal(exp.competition, path.competition)
 
 
 def check(
-    exp: wc.Explanation, joint: wc.Explanation, parts: Any, weights: Array, cluster_of: list[int]
+    exp: wc.Explanation, path: wc.Explanation, parts: Any, weights: Array, cluster_of: list[int]
 ) -> None:
     """Compare with the rule row by row: ``parts(x)`` gives (P, d) terms, ``weights`` are (P,)."""
     assert exp.beta is not None
-    shared = 0
     for row, x in enumerate(np.asarray(exp.data)):
         gain = reference.gains(parts(x), cluster_of, int(exp.cluster_codes[row]), weights, exp.beta)
-        expected, total = joint.relevance[row], joint.relevance[row].sum()
-        scaled = gain * total / gain.sum()
-        if gain.sum() > 0 and total >= 0 and np.abs(scaled).sum() <= 10 * np.abs(expected).sum():
-            expected = scaled
-            shared += 1
+        expected = reference.blended(gain, path.relevance[row], float(exp.evidence[row]))
         assert exp.relevance[row] == pytest.approx(expected, rel=1e-6, abs=1e-8)
-    assert shared > len(exp) / 2
+    same = np.isclose(exp.relevance, path.relevance).all(axis=1)
+    assert same.mean() < 0.5
 
 
 def both(model: Any, X: Array, **options: Any) -> tuple[wc.Explanation, wc.Explanation]:
+    """Explain by this rule and by the path rule."""
     exp = wc.explain(model, X, rule="sequential", **options)
-    assert exp.beta is not None
-    return exp, wc.explain(model, X, rule="joint", beta=exp.beta)
+    path = wc.explain(model, X, rule="path", **options)
+    assert exp.beta == path.beta
+    return exp, path
 
 
 def test_kernels_are_taken_apart_into_their_support_vectors(wine: Array) -> None:
     model = wc.KernelKMeans(3, n_support=4, random_state=0).fit(wine)
-    exp, joint = both(model, wine)
+    exp, path = both(model, wine)
     assert exp.beta == model.gamma_  # at which the density of a cluster is a mixture
     sizes = np.bincount(model.predict(wine)) / len(wine)
     cluster_of = np.repeat(np.arange(3), 4)
     weights = sizes[cluster_of] / 4
-    check(exp, joint, lambda x: (x - model.support_vectors_) ** 2, weights, cluster_of.tolist())
+    check(exp, path, lambda x: (x - model.support_vectors_) ** 2, weights, cluster_of.tolist())
 
 
 def test_weights_of_support_vectors_and_a_floor_for_noise(wine: Array) -> None:
@@ -133,16 +133,16 @@ def test_weights_of_support_vectors_and_a_floor_for_noise(wine: Array) -> None:
     split = rng.uniform(0, 2, size=13)
     cluster_of = np.repeat(np.arange(3), [4, 3, 2])
     for energy in (kernel, FloorEnergy(kernel, split.sum() + 1.5, split)):
-        exp, joint = both(TableNetwork(energy), wine)
+        exp, path = both(TableNetwork(energy), wine)
         sizes = np.bincount(exp.cluster_codes, minlength=energy.n_clusters) / len(wine)
         parts, weights = cluster_of.tolist(), np.exp(log_weights) * sizes[cluster_of]
         if isinstance(energy, FloorEnergy):
             parts, weights = [*parts, 3], np.append(weights, sizes[3])
             floor = split + 1.5 / 13  # what is no feature's is all features' in equal parts
-            check(exp, joint, lambda x, f=floor: np.vstack([scale * (x - support) ** 2, f]), weights, parts)
+            check(exp, path, lambda x, f=floor: np.vstack([scale * (x - support) ** 2, f]), weights, parts)
             assert (exp.cluster_codes == 3).sum() > 5
         else:
-            check(exp, joint, lambda x: scale * (x - support) ** 2, weights, parts)
+            check(exp, path, lambda x: scale * (x - support) ** 2, weights, parts)
 
 
 def test_mixtures_use_their_own_weights(wine: Array) -> None:
@@ -167,15 +167,15 @@ def test_mixtures_use_their_own_weights(wine: Array) -> None:
 def test_heads_start_from_their_bias(wine: Array) -> None:
     rng = np.random.default_rng(0)
     directions, bias = rng.normal(size=(3, 13)), np.array([0.0, 1.0, -1.0])
-    exp, joint = both(TableNetwork(LinearEnergy(directions, bias)), wine)
-    check(exp, joint, lambda x: -directions * x, np.exp(bias), [0, 1, 2])
+    exp, path = both(TableNetwork(LinearEnergy(directions, bias)), wine)
+    check(exp, path, lambda x: -directions * x, np.exp(bias), [0, 1, 2])
 
 
 def test_a_shuffled_model_is_explained_as_such(wine: Array, kmeans: Any) -> None:
     order = np.roll(np.arange(13), 4)
     factor, shift = np.tile([1.0, -1.0, 2.0], 5)[:13], np.linspace(-1, 1, 13)
     energy = ShuffledEnergy(wc.neuralize(kmeans).energy, order, factor, shift)
-    exp, joint = both(TableNetwork(energy), wine)
+    exp, path = both(TableNetwork(energy), wine)
     sizes = np.maximum(np.bincount(exp.cluster_codes, minlength=5), 1) / len(wine)
 
     def terms(x: Array) -> Array:
@@ -183,7 +183,7 @@ def test_a_shuffled_model_is_explained_as_such(wine: Array, kmeans: Any) -> None
         back[:, order] = (factor * x[order] + shift - kmeans.cluster_centers_) ** 2
         return back
 
-    check(exp, joint, terms, sizes, list(range(5)))
+    check(exp, path, terms, sizes, list(range(5)))
 
 
 def test_mixtures_have_a_stiffness_of_their_own(wine: Array) -> None:
@@ -225,7 +225,7 @@ def test_terms_of_every_energy_are_its_contrasts(wine: Array) -> None:
 def test_pairs_of_a_student_head_are_the_terms(wine: Array) -> None:
     """All clusters are equally likely before any feature is known, as DEC has it."""
     centers = wine[::40]
-    exp, joint = both(wc.neuralize(centers, metric="student"), wine)
+    exp, path = both(wc.neuralize(centers, metric="student"), wine)
     assert exp.beta == 1.0
 
     def terms(x: Array) -> Array:
@@ -233,19 +233,19 @@ def test_pairs_of_a_student_head_are_the_terms(wine: Array) -> None:
         split = models.student(centers, 1.0, own)
         return np.array([split(x, k)[1] for k in range(5)])
 
-    check(exp, joint, terms, np.full(5, 0.2), list(range(5)))
+    check(exp, path, terms, np.full(5, 0.2), list(range(5)))
 
 
 def test_what_was_said_already_adds_nothing() -> None:
-    """Two copies of one feature: the joint rule gives both the same, here the second gets little."""
+    """Two copies of one feature: the path rule gives both the same, here the second gets little."""
     rng = np.random.default_rng(0)
     x = np.concatenate([rng.normal(-3, 1, 100), rng.normal(3, 1, 100)])
     other = np.tile([-1.5, 1.5], 100) + rng.normal(scale=0.3, size=200)
     X = np.column_stack([x, x, other])
     model = KMeans(4, n_init=5, random_state=0).fit(X)
-    joint = wc.explain(model, X, rule="joint").relevance
+    path = wc.explain(model, X, rule="path").relevance
     sequential = wc.explain(model, X, rule="sequential").relevance
-    assert np.allclose(joint[:, 0], joint[:, 1])
+    assert np.allclose(path[:, 0], path[:, 1])
     first, second = np.sort(sequential[:, :2], axis=1)[:, ::-1].T
     assert np.median(second / first) < 0.2
 
@@ -287,21 +287,22 @@ def test_relevance_stays_in_proportion(wine: Array) -> None:
     X = StandardScaler().fit_transform(load_breast_cancer().data)
     for covariance in ("full", "tied"):
         mixture = GaussianMixture(4, covariance_type=covariance, reg_covar=1e-3, random_state=0).fit(X)
-        exp, joint = both(mixture, X)
-        size = np.abs(exp.relevance).sum(axis=1) / np.abs(joint.relevance).sum(axis=1)
+        exp, path = both(mixture, X)
+        size = np.abs(exp.relevance).sum(axis=1) / np.abs(path.relevance).sum(axis=1)
         assert size.max() <= 10 + 1e-9
     head = TableNetwork(
         LinearEnergy(np.random.default_rng(0).normal(size=(3, 13)), np.array([0.0, 6.0, -3.0]))
     )
-    exp, joint = both(head, wine)
-    assert np.abs(exp.relevance).sum() <= 10 * np.abs(joint.relevance).sum()
+    exp, path = both(head, wine)
+    assert np.abs(exp.relevance).sum() <= 10 * np.abs(path.relevance).sum()
 
 
 def test_however_stiff(wine: Array, kmeans: Any) -> None:
     """Chances that round to 0 and 1 are told apart by their logarithms."""
     X = wine[::12]
     for beta in (30.0, 300.0):
-        exp = wc.explain(kmeans, X, rule="sequential", beta=beta, background=wine)
+        exp, path = both(kmeans, X, beta=beta, background=wine)
+        gain = 3 * exp.relevance - path.relevance  # in proportion to the gains
         for row, x in enumerate(X):
             splits = [[Fraction(float(v)) ** 2 for v in x - center] for center in kmeans.cluster_centers_]
             own = int(exp.cluster[row])
@@ -309,7 +310,7 @@ def test_however_stiff(wine: Array, kmeans: Any) -> None:
             leads = [
                 min(float(splits[k][i] - splits[own][i]) for k in range(5) if k != own) for i in range(13)
             ]
-            assert leads[int(exp.relevance[row].argmax())] >= max(leads) - 5 / beta
+            assert leads[int(gain[row].argmax())] >= max(leads) - 5 / beta
 
 
 def test_why_not_is_a_contrast_as_ever(wine: Array, kmeans: Any) -> None:
@@ -357,12 +358,27 @@ def test_extremes(wine: Array, kmeans: Any) -> None:
     assert (same.relevance == 0.0).all()
 
 
-def test_rows_that_constants_hold_in_their_cluster_stay_as_they_are() -> None:
+def test_rows_that_constants_hold_in_their_cluster_are_explained_by_the_path_rule() -> None:
     """A weight that outweighs all features: there is no gain to share."""
-    terms = np.array([[[0.0, 0.0], [-1.0, -2.0]]])
-    relevance = np.array([[-1.0, -2.0]])
-    redistribute(terms, np.array([[True, False]]), np.log([0.5, 0.5]), 1.0, relevance)
-    assert relevance.tolist() == [[-1.0, -2.0]]
+    gain, relevance = np.array([[-1.0, -2.0], [2.0, -3.0], [1.0, 2.0], [1.0, 2.0]]), np.full((4, 2), 1.0)
+    relevance[2] = -1.0
+    before = relevance.copy()
+    blend(gain, np.array([1.0, 1.0, 1.0, 0.0]), relevance)
+    assert relevance.tolist() == before.tolist()
+
+
+def test_nothing_jumps_where_gains_cease_to_count() -> None:
+    """They grow to 20 times the relevance, or features come to bear less than nothing."""
+    t = np.linspace(0.0, 1.0, 10_001)[:, None]
+    large = np.array([1.0, 0.0]) + t * np.array([10.0, -10.0]), np.tile([0.7, 0.3], (len(t), 1))
+    little = np.tile([0.9, 0.2], (len(t), 1)), np.array([1.0, -0.2]) - t * np.array([0.0, 1.2])
+    for gain, path in (large, little):
+        relevance = path.copy()
+        blend(gain.copy(), np.ones(len(t)), relevance)
+        assert relevance[-1].tolist() == path[-1].tolist()
+        assert relevance[0] == pytest.approx(path[0] / 3 + gain[0] * (path[0].sum() / gain[0].sum() * 2 / 3))
+        assert relevance.sum(axis=1) == pytest.approx(path.sum(axis=1), abs=1e-12)
+        assert np.abs(np.diff(relevance, axis=0)).max() < 5e-3
 
 
 def test_categories() -> None:

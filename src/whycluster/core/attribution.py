@@ -38,7 +38,7 @@ from whycluster.core.rules import (
     Sharing,
     weigh,
 )
-from whycluster.core.sequential import redistribute_block
+from whycluster.core.sequential import blend_block
 from whycluster.core.tree import Tree
 
 # Chosen by measurement: smaller blocks take more time in Python, and larger blocks do not fit in the cache.
@@ -259,7 +259,7 @@ def _explain_block(
         if query.rule == SEQUENTIAL:
             assert query.beta is not None
             assert query.prior is not None
-            redistribute_block(energy, x, assignment, query.prior, query.beta, out, scratch)
+            blend_block(energy, x, assignment, query.prior, query.beta, out, scratch)
         if separate:
             block[...] = out  # terms of opposite sign were added in float64; only the sum is rounded
         if rounded:

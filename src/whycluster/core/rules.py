@@ -64,7 +64,7 @@ def weigh(h: Floats, assignment: Assignment, sharing: Sharing, out: Floats) -> N
         contrasted = np.arange(len(h))
     else:
         beta = min(beta, np.finfo(np.float64).max)
-        if rule == PATH:
+        if rule in WITH_PRIOR:
             assert prior is not None
             _path(h, assignment, beta, prior, out)
         else:
@@ -167,10 +167,10 @@ def _ratio(numerator: Floats, denominator: Floats) -> Floats:
 MIN_TAKE_MOST = "min-take-most"  # the paper's rule
 PATH = "path"
 JOINT = "joint"
-SEQUENTIAL = "sequential"  # the total of the joint rule, redistributed by `whycluster.core.sequential`
+SEQUENTIAL = "sequential"  # the path rule, blended with the gains of `whycluster.core.sequential`
 CONTRAST = "contrast"
 SOFT = "soft"  # for a threshold; users cannot choose it
 DEFAULT_RULE = PATH
 RULES = (PATH, MIN_TAKE_MOST, JOINT, SEQUENTIAL, CONTRAST)
 WITH_PRIOR = (PATH, SEQUENTIAL)
-_SHARING = {MIN_TAKE_MOST: _min_take_most, JOINT: _joint, SEQUENTIAL: _joint, SOFT: _soft}
+_SHARING = {MIN_TAKE_MOST: _min_take_most, JOINT: _joint, SOFT: _soft}
