@@ -17,22 +17,22 @@ FLAGS = ("-std=gnu11", "-O3", "-fno-math-errno", "-fno-trapping-math")
 SHARED = (*FLAGS, "-shared", "-fPIC")
 # To build for the other one, set CC to a cross-compiler and _PYTHON_HOST_PLATFORM to the platform.
 _TESTED = ("linux-x86_64", "linux-aarch64")
+SOURCES = ("kmeans.c", "sequential.c")
 
 
 class CustomBuildHook(BuildHookInterface[Any]):
-    """Compiles ``_kmeans.so`` next to its source; if that fails, the wheel does not contain it."""
+    """Compiles ``_kmeans.so`` next to its sources; if that fails, the wheel does not contain it."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:  # noqa: ARG002  # hatchling's signature
         """Compile the loops and tag the wheel for this platform."""
         if self.target_name != "wheel":
             return
-        source = Path(self.root, "src", "whycluster", "core", "compiled", "kmeans.c")
-        target = source.with_name("_kmeans.so")
+        target = Path(self.root, "src", "whycluster", "core", "compiled", "_kmeans.so")
         platform = sysconfig.get_platform()
         try:
             if platform not in _TESTED:
                 raise OSError(f"they have not been tested on {platform}")
-            _compile(source, target)
+            _compile(target)
         except (OSError, ValueError, subprocess.CalledProcessError) as error:
             reason = getattr(error, "stderr", None) or str(error)
             self.app.display_warning(
@@ -44,11 +44,11 @@ class CustomBuildHook(BuildHookInterface[Any]):
         build_data.update(pure_python=False, tag=f"py3-none-{platform.replace('-', '_')}")
 
 
-def _compile(source: Path, target: Path) -> None:
+def _compile(target: Path) -> None:
     """Compile to a temporary file first, since several installations may build in one folder at a time."""
     compiler = shlex.split(os.environ.get("CC") or "cc")
-    with tempfile.TemporaryDirectory(dir=source.parent, prefix=".build-") as folder:
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".build-") as folder:
         made = Path(folder, target.name)
-        command = [*compiler, *SHARED, str(source), "-o", str(made)]
+        command = [*compiler, *SHARED, *(str(target.with_name(name)) for name in SOURCES), "-o", str(made)]
         subprocess.run(command, check=True, capture_output=True, text=True)
         os.replace(made, target)

@@ -1,6 +1,6 @@
-/* Answers calls of `run` until its input ends. So the loops can run in an emulator, or with sanitizers.
+/* Answers calls of `run` and `gains` until its input ends. So the loops can run in an emulator, or with sanitizers.
 
-A request is followed by gaps and by an arena. The arena holds all that the call reads and writes; pointers are offsets
+A request begins with 1 for `gains`, which gains_driver.c answers, or with 0. For `run`, it is followed by gaps and by an arena. The arena holds all that the call reads and writes; pointers are offsets
 into it. Gaps are pairs of offset and length between these pieces of memory. The answer is what `run` returns, and the
 arena. */
 
@@ -44,10 +44,18 @@ static double answer(Request *request, char *arena)
     return result;
 }
 
+void answer_gains(void);
+
 int main(void)
 {
     Request request;
-    while (fread(&request, sizeof request, 1, stdin)) {
+    Size is_gains;
+    while (fread(&is_gains, sizeof is_gains, 1, stdin)) {
+        if (is_gains) {
+            answer_gains();
+            continue;
+        }
+        if (!fread(&request, sizeof request, 1, stdin)) return 2;
         Size *gaps = get((size_t)request.gaps * 2 * sizeof(Size));
         char *arena = get((size_t)request.bytes);
         for (Size i = 0; i < request.gaps; i++) ASAN_POISON_MEMORY_REGION(arena + gaps[2 * i], (size_t)gaps[2 * i + 1]);

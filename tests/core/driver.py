@@ -18,6 +18,7 @@ import pytest
 
 from hatch_build import FLAGS
 from whycluster.core.compiled import loops
+from whycluster.core.compiled.gains import Parts
 from whycluster.core.compiled.loops import Answer, Block, Model
 
 SOURCE = Path(loops.__file__).parent
@@ -41,13 +42,31 @@ class LoopsProcess:
     def close(self) -> None:
         self._process.communicate()
 
+    def gains_room(self, parts: Any) -> int:  # noqa: ARG002  # the process has its own work space
+        return 0
+
+    def gains(self, width: int, parts: Any, n: Any, cluster: Any, given: Any, gain: Any, _: Any) -> None:
+        """Call the loops of the sequential rule; ``gains_driver.c`` reads the arrays one after another."""
+        of = _contents(parts, Parts)
+        has_centers, n_rows = of.centers is not None, n.value
+        arrays = [(of.log_weight, of.P), (of.begins, of.K + 1)]
+        if has_centers:
+            padded = -(-(of.d + 1) // 8) * 8
+            arrays += [(of.centers, of.P * padded), (of.scale, padded)]
+        arrays += [(cluster.value, n_rows), (given.value, n_rows * of.d * (1 if has_centers else of.P))]
+        request = struct.pack("qqqqqqd", width, of.P, of.d, of.K, n_rows, has_centers, of.beta)
+        request += b"".join(ctypes.string_at(address, 8 * size) for address, size in arrays)
+        with self._lock:
+            answer = self._ask(struct.pack("q", 1) + request, 8 * n_rows * of.d)
+        ctypes.memmove(gain.value, answer, len(answer))
+
     def room(self, model: Any) -> int:  # noqa: ARG002  # the process has its own work space
         return 0
 
     def run(self, width: int, model: Any, block: Any, space: Any) -> float:  # noqa: ARG002  # as above
         arena = _Arena()
         copies = _copies(_contents(model, Model), _contents(block, Block), arena)
-        sizes = struct.pack("qqq", width, len(arena.gaps) // 16, len(arena.bytes))
+        sizes = struct.pack("qqqq", 0, width, len(arena.gaps) // 16, len(arena.bytes))
         with self._lock:
             answer = self._ask(sizes + copies + arena.gaps + arena.bytes, 8 + len(arena.bytes))
         arena.write_back(answer[8:])
@@ -136,8 +155,11 @@ def _columns(model: Any, block: Any, arena: _Arena) -> list[int]:
 
 def compile_driver(compiler: str, folder: Path, *flags: str, source: Path = SOURCE) -> str:
     """Compile the loops in a folder together with the driver; return the path of the program."""
-    program, driver = str(folder / "driver"), str(Path(__file__).with_suffix(".c"))
-    subprocess.run([compiler, *FLAGS, *flags, f"-I{source}", driver, "-o", program], check=True)
+    program = str(folder / "driver")
+    drivers = [str(Path(__file__).with_name(name)) for name in ("driver.c", "gains_driver.c")]
+    subprocess.run(
+        [compiler, *FLAGS, *flags, f"-I{source}", f"-I{SOURCE}", *drivers, "-o", program], check=True
+    )
     return program
 
 

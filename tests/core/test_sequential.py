@@ -42,7 +42,7 @@ def expected(X: Array, centers: Array, prior: Array, beta: float) -> Array:
         splits = (x - centers) ** 2
         own = int(splits.sum(axis=1).argmin())
         gain = reference.gains(splits, list(range(len(centers))), own, prior, beta)
-        path = neon.path(x, centers, own, beta, prior)
+        path = np.asarray(neon.path(x, centers, own, beta, prior), np.float64)
         evidence = np.delete(splits.sum(axis=1) - splits[own].sum(), own).min()
         rows.append(reference.blended(gain, path, float(evidence)))
     return np.array(rows)
@@ -75,6 +75,7 @@ def test_it_is_what_is_written_whatever_the_numbers(seed: int, n_clusters: int, 
 @pytest.mark.parametrize(
     "fit",
     [
+        lambda X: KMeans(4, n_init=1, random_state=0).fit(X),
         lambda X: GaussianMixture(4, covariance_type="full", reg_covar=0.1, random_state=0).fit(X),
         lambda X: GaussianMixture(4, covariance_type="diag", random_state=0).fit(X),
         lambda X: BisectingKMeans(5, random_state=0).fit(X),
@@ -84,7 +85,17 @@ def test_it_is_what_is_written_whatever_the_numbers(seed: int, n_clusters: int, 
         lambda X: wc.neuralize(X[::30], metric="manhattan"),
         lambda X: wc.neuralize(X[::30], metric="student"),
     ],
-    ids=["full mixture", "diagonal mixture", "tree", "kernel", "floor", "cosine", "manhattan", "student"],
+    ids=[
+        "k-means",
+        "full mixture",
+        "diagonal mixture",
+        "tree",
+        "kernel",
+        "floor",
+        "cosine",
+        "manhattan",
+        "student",
+    ],
 )
 def test_every_energy_bears_as_much_as_under_the_path_rule(wine: Array, fit: Any) -> None:
     model = fit(wine)

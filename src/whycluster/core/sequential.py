@@ -20,7 +20,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from whycluster.core.arrays import Floats
+from whycluster.core.arrays import Codes, Floats
+from whycluster.core.compiled.gains import CompiledGains
 from whycluster.core.energies import Energy
 from whycluster.core.evidence import Assignment
 from whycluster.core.rules import Prior
@@ -45,23 +46,48 @@ def blend_block(
     scratch: Floats,
 ) -> None:
     """Blend the gains into the relevance of the path rule, (b, d), in all rows with positive evidence."""
-    parts = energy.parts
-    log_weight = parts.log_weight
-    if not prior.is_in_energies:  # otherwise, the parts already have the model's weights
-        log_weight = log_weight + prior.log_weight[parts.cluster]
-    # After a pipeline, terms are first computed for its outputs.
-    width = max(energy.n_features, energy.n_inputs)
-    size = max(1, _TERMS_BYTES // (8 * len(log_weight) * width))
-    for start in range(0, len(x), size):
-        rows = start + np.flatnonzero(assignment.evidence[start : start + size] > 0)
-        if not rows.size:
-            continue
-        terms = np.empty((len(rows), len(log_weight), energy.n_features))
-        cluster, some = assignment.cluster[rows], relevance[rows]
-        energy.terms(x[rows], cluster, terms, scratch[: len(rows)])
-        gain = gains(terms, parts.cluster == cluster[:, None], log_weight, beta)
+    rows = np.flatnonzero(assignment.evidence > 0)
+    if rows.size:
+        some = relevance[rows]
+        gain = _Gains(energy, prior, beta).of(x[rows], assignment.cluster[rows], scratch)
         blend(gain, assignment.evidence[rows], some)
         relevance[rows] = some
+
+
+class _Gains:
+    """The gains of the features for a block of rows: in compiled loops, or in NumPy, a few rows at a time."""
+
+    def __init__(self, energy: Energy, prior: Prior, beta: float) -> None:
+        self.energy, self.beta, (self.cluster, self.log_weight) = energy, beta, energy.parts
+        if not prior.is_in_energies:  # otherwise, the parts already have the model's weights
+            self.log_weight = self.log_weight + prior.log_weight[self.cluster]
+        loops = CompiledGains(self.cluster, self.log_weight, beta, energy.n_features, energy.squared_terms)
+        self.loops = loops if loops.is_available else None
+
+    def of(self, x: Floats, cluster: Codes, scratch: Floats) -> Floats:
+        """Return the gains, (b, d), of rows with these clusters."""
+        if self.loops is not None and self.loops.squares is not None:
+            gain, rows = self.loops.run(x, cluster)
+        else:
+            gain, rows = np.empty((len(x), self.energy.n_features)), np.arange(len(x))
+        # After a pipeline, terms are first computed for its outputs.
+        width = max(self.energy.n_features, self.energy.n_inputs)
+        size = max(1, _TERMS_BYTES // (8 * len(self.cluster) * width))
+        for start in range(0, len(rows), size):
+            some = rows[start : start + size]
+            gain[some] = self._of_terms(x[some], cluster[some], scratch[: len(some)])
+        return gain
+
+    def _of_terms(self, x: Floats, cluster: Codes, scratch: Floats) -> Floats:
+        terms = np.empty((len(x), len(self.cluster), self.energy.n_features))
+        self.energy.terms(x, cluster, terms, scratch)
+        own = self.cluster == cluster[:, None]
+        if self.loops is None or self.loops.squares is not None:
+            return gains(terms, own, self.log_weight, self.beta)
+        gain, rows = self.loops.run(terms, cluster)
+        if rows.size:
+            gain[rows] = gains(terms[rows], own[rows], self.log_weight, self.beta)
+        return gain
 
 
 def blend(gain: Floats, evidence: Floats, relevance: Floats) -> None:

@@ -3,19 +3,11 @@
 Rows are processed in tiles of ROWS, which stay in the cache from the first step to the last. All sums are in double.
 Nothing is allocated, and only the caller's memory is read or written. */
 
-#if !(defined __x86_64__ || defined __aarch64__) || !(defined __clang__ || (defined __GNUC__ && __GNUC__ >= 9))
-#error "These loops need x86-64 or aarch64, and gcc 9 or later or clang. On other platforms, NumPy does the work."
-#endif
-
-#include <math.h>
-#include <stdint.h>
-#include <string.h>
-
 #define ROWS 32 /* per tile: four AVX-512 registers */
 #define LAYOUT 3 /* version of the structures below, as in loops.py; raise it with any change */
 #define NEGLIGIBLE 69.0 /* exp(-69) is 1e-30, negligible compared with the 1 of the strongest competitor */
 
-typedef int64_t Size;
+#include "registers.h"
 
 /* Clusters are grouped in fours and features in twos, in the order of use; the last groups are padded with zeros. */
 typedef struct {
@@ -54,73 +46,8 @@ typedef struct {
     double cluster[ROWS], competitor[ROWS], evidence[ROWS];
 } Tile;
 
-/* exp(-t) for t >= 0, accurate to about 1e-15; undefined for other t. It has no branch, so loops are vectorized. */
-static inline __attribute__((always_inline)) double exp_minus(double t)
-{
-    const double shift = 6755399441055744.0; /* 1.5 * 2^52: adding it rounds to a whole number */
-    double within = t < NEGLIGIBLE ? t : NEGLIGIBLE;
-    double n = within * -1.4426950408889634 + shift; /* 1 / log 2 */
-    int64_t bits;
-    memcpy(&bits, &n, 8);
-    n -= shift;
-    double r = (-within - n * 0x1.62e42fefa3800p-1) - n * 0x1.ef35793c76730p-45; /* log 2 in two parts */
-    double p = 1.0 / 479001600;
-    p = p * r + 1.0 / 39916800;
-    p = p * r + 1.0 / 3628800;
-    p = p * r + 1.0 / 362880;
-    p = p * r + 1.0 / 40320;
-    p = p * r + 1.0 / 5040;
-    p = p * r + 1.0 / 720;
-    p = p * r + 1.0 / 120;
-    p = p * r + 1.0 / 24;
-    p = p * r + 1.0 / 6;
-    p = p * r + 0.5;
-    p = p * r + 1.0;
-    p = p * r + 1.0;
-    int64_t power = (int64_t)((uint64_t)(bits + 1023) << 52); /* the lowest bits of n are the exponent */
-    double scale;
-    memcpy(&scale, &power, 8);
-    return t < NEGLIGIBLE ? p * scale : 0.0;
-}
-
-/* Select lanes of two registers by number. */
-#ifdef __clang__
-#define PICK(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
-#else
-#define PICK(a, b, ...) __builtin_shuffle(a, b, (Lanes){__VA_ARGS__})
-#endif
-
-#define JOINED(name, set) name##_##set
-#define JOIN(name, set) JOINED(name, set)
-#define NAME(name) JOIN(name, SET)
-
-#ifdef __x86_64__
-#define SET avx2
-#define TARGET __attribute__((target("avx2,fma")))
-#define WIDE 4
-#define DEEP 2
-#include "kmeans_tile.h"
-#undef SET
-#undef TARGET
-#undef WIDE
-#undef DEEP
-
-#define SET avx512
-#ifdef __clang__
-#define TARGET __attribute__((target("avx2,fma,avx512f,avx512dq,avx512vl"), min_vector_width(512)))
-#else
-#define TARGET __attribute__((target("avx2,fma,avx512f,avx512dq,avx512vl,prefer-vector-width=512")))
-#endif
-#define WIDE 8
-#define DEEP 4
-#include "kmeans_tile.h"
-#else
-#define SET neon /* every aarch64 processor has it */
-#define TARGET
-#define WIDE 2
-#define DEEP 4
-#include "kmeans_tile.h"
-#endif
+#define TEMPLATE "kmeans_tile.h"
+#include "each_set.h"
 
 int layout(void)
 {

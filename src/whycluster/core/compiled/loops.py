@@ -33,29 +33,30 @@ _MOST = 1 << 13  # features or clusters; beyond this, a tile does not fit in the
 _MOST_VALUES = 1 << 20  # values in all centroids together, for the same reason
 
 
-def _fields(names: str, kind: type) -> list[tuple[str, type]]:
+def fields(names: str, kind: type) -> list[tuple[str, type]]:
+    """Return the fields of a structure that have one type."""
     return [(name, kind) for name in names.split()]
 
 
 class Model(ctypes.Structure):
     """The structure ``Model`` in kmeans.c."""
 
-    _fields_ = [*_fields("K d", ctypes.c_int64), *_fields("offset bias slopes both", ctypes.c_void_p)]
+    _fields_ = [*fields("K d", ctypes.c_int64), *fields("offset bias slopes both", ctypes.c_void_p)]
 
 
 class Block(ctypes.Structure):
     """The structure ``Block`` in kmeans.c."""
 
     _fields_ = [
-        *_fields("first n", ctypes.c_int64),
-        *_fields("columns", ctypes.c_void_p),
-        *_fields("down", ctypes.c_int64),
-        *_fields("side_by_side from_float", ctypes.c_int),
-        *_fields("cluster competitor evidence", ctypes.c_void_p),
-        *_fields("beta", ctypes.c_double),
-        *_fields("prior out", ctypes.c_void_p),
-        *_fields("out_down out_across", ctypes.c_int64),
-        *_fields("to_float answer rule given", ctypes.c_int),
+        *fields("first n", ctypes.c_int64),
+        *fields("columns", ctypes.c_void_p),
+        *fields("down", ctypes.c_int64),
+        *fields("side_by_side from_float", ctypes.c_int),
+        *fields("cluster competitor evidence", ctypes.c_void_p),
+        *fields("beta", ctypes.c_double),
+        *fields("prior out", ctypes.c_void_p),
+        *fields("out_down out_across", ctypes.c_int64),
+        *fields("to_float answer rule given", ctypes.c_int),
     ]
 
 
@@ -69,8 +70,8 @@ class Answer(IntEnum):
     COMPETITION = 4
 
 
-# The rules, as in kmeans.c. The sequential rule shares the evidence among competitors like the joint rule.
-_RULES = {MIN_TAKE_MOST: 0, JOINT: 1, PATH: 2, CONTRAST: 3, SEQUENTIAL: 1}
+# The rules, as in kmeans.c. The sequential rule shares the evidence among competitors like the path rule.
+_RULES = {MIN_TAKE_MOST: 0, JOINT: 1, PATH: 2, CONTRAST: 3, SEQUENTIAL: 2}
 
 
 @functools.cache
@@ -81,6 +82,7 @@ def library() -> tuple[Any, int] | None:
     try:
         found = ctypes.CDLL(str(LIBRARY))
         found.run.restype, found.room.restype = ctypes.c_double, ctypes.c_int64
+        found.gains_room.restype = ctypes.c_int64
         width = found.widest() if found.layout() == _LAYOUT else 0
     except (OSError, AttributeError):  # not built, built for a different machine, or an old version
         return None
@@ -203,7 +205,7 @@ class CompiledKMeans:
         out : (b, d) or, for the competition, (b, K); float32 or float64, stored by rows or by columns
         """
         block = _block(rows, first, len(assignment.cluster))
-        block.cluster, block.competitor, block.evidence = map(_at, assignment)
+        block.cluster, block.competitor, block.evidence = map(at, assignment)
         block.given, block.answer = given, answer
         prior = None
         if sharing is not None:
@@ -212,7 +214,7 @@ class CompiledKMeans:
             if sharing.prior is not None:
                 largest = sharing.prior.log_weight.max()
                 prior = np.exp(np.maximum(sharing.prior.log_weight, largest - LEAST_PRIOR) - largest)
-                block.prior = _at(prior)
+                block.prior = at(prior)
         if out is not None:
             _write_to(out, block)
         return self._call(block) == 0.0
@@ -238,24 +240,25 @@ class CompiledKMeans:
         assert loaded is not None
         loops, width = loaded
         offset = np.zeros(self.slopes.shape[1]) if moved or self.offset is None else self.offset
-        parameters = map(_at, (offset, *self._packed))
+        parameters = map(at, (offset, *self._packed))
         model = Model(*self.slopes.shape, *parameters)
         space = np.empty(loops.room(ctypes.byref(model)))
-        return float(loops.run(width, ctypes.byref(model), ctypes.byref(block), ctypes.c_void_p(_at(space))))
+        return float(loops.run(width, ctypes.byref(model), ctypes.byref(block), ctypes.c_void_p(at(space))))
 
 
 def _block(rows: MemoryLayout, first: int, n_rows: int) -> Block:
     of_float = rows.dtype == np.float32
-    return Block(first, n_rows, _at(rows.columns), rows.down, rows.side_by_side, of_float)
+    return Block(first, n_rows, at(rows.columns), rows.down, rows.side_by_side, of_float)
 
 
 def _write_to(out: NDArray[Any], block: Block) -> None:
-    block.out, block.to_float = _at(out), out.dtype == np.float32
+    block.out, block.to_float = at(out), out.dtype == np.float32
     block.out_down, block.out_across = (step // out.itemsize for step in out.strides)
     assert 1 in (block.out_down, block.out_across) or not out.size
 
 
-def _at(values: NDArray[Any]) -> int:
+def at(values: NDArray[Any]) -> int:
+    """Return the address of an array."""
     return values.ctypes.data
 
 

@@ -106,6 +106,11 @@ class Energy(ABC):
         return x
 
     @property
+    def squared_terms(self) -> tuple[Floats, Floats] | None:
+        """(P, d) centers and (d,) scale if `terms` are scale * (x - center)^2, else None."""
+        return None
+
+    @property
     def parts(self) -> Parts:
         """The parts that `terms` describes: by default, the clusters."""
         return Parts(np.arange(self.n_clusters), np.zeros(self.n_clusters))

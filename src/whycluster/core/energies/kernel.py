@@ -116,6 +116,11 @@ class KernelEnergy(Energy):
         """The support vectors."""
         return Parts(self.unit_cluster, self._constants[:, 0])
 
+    @property
+    def squared_terms(self) -> tuple[Floats, Floats] | None:
+        """The support vectors and the scale."""
+        return self.units.squared_terms if type(self) is KernelEnergy else None
+
     def terms(self, x: Floats, cluster: Codes, out: Floats, scratch: Floats) -> None:
         """Write (x - u_j)^2."""
         self.units.terms(x, cluster, out, *carve(scratch, self.units.scratch_width))

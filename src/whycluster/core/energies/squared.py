@@ -84,6 +84,11 @@ class SquaredEnergy(AdditiveEnergy):
         np.square(out, out=out)
         out *= self.scale
 
+    @property
+    def squared_terms(self) -> tuple[Floats, Floats] | None:
+        """The centroids and the scale; a subclass may redefine the terms."""
+        return (self._moved, self.scale) if type(self) is SquaredEnergy else None
+
     def linearized(self) -> SquaredEnergy:
         """Return the energy itself, since x^2 cancels in all differences."""
         return self
