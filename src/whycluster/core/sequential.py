@@ -46,12 +46,12 @@ def blend_block(
     scratch: Floats,
 ) -> None:
     """Blend the gains into the relevance of the path rule, (b, d), in all rows with positive evidence."""
-    rows = np.flatnonzero(assignment.evidence > 0)
-    if rows.size:
-        some = relevance[rows]
-        gain = _Gains(energy, prior, beta).of(x[rows], assignment.cluster[rows], scratch)
-        blend(gain, assignment.evidence[rows], some)
-        relevance[rows] = some
+    gains, evidence = _Gains(energy, prior, beta), assignment.evidence
+    size = max(1, _TERMS_BYTES // (8 * energy.n_features))
+    for start in range(0, len(x), size):
+        rows = slice(start, start + size)
+        gain = gains.of(x[rows], assignment.cluster[rows], evidence[rows], scratch)
+        blend(gain, evidence[rows], relevance[rows])
 
 
 class _Gains:
@@ -64,12 +64,13 @@ class _Gains:
         loops = CompiledGains(self.cluster, self.log_weight, beta, energy.n_features, energy.squared_terms)
         self.loops = loops if loops.is_available else None
 
-    def of(self, x: Floats, cluster: Codes, scratch: Floats) -> Floats:
-        """Return the gains, (b, d), of rows with these clusters."""
+    def of(self, x: Floats, cluster: Codes, evidence: Floats, scratch: Floats) -> Floats:
+        """Return the gains, (b, d), of rows with these clusters; 0 without positive evidence."""
+        rows = np.flatnonzero(evidence > 0)
+        gain = np.zeros((len(x), self.energy.n_features))
         if self.loops is not None and self.loops.squares is not None:
-            gain, rows = self.loops.run(x, cluster)
-        else:
-            gain, rows = np.empty((len(x), self.energy.n_features)), np.arange(len(x))
+            found, left = self.loops.run(x[rows], cluster[rows])
+            gain[rows], rows = found, rows[left]
         # After a pipeline, terms are first computed for its outputs.
         width = max(self.energy.n_features, self.energy.n_inputs)
         size = max(1, _TERMS_BYTES // (8 * len(self.cluster) * width))
@@ -91,23 +92,22 @@ class _Gains:
 
 
 def blend(gain: Floats, evidence: Floats, relevance: Floats) -> None:
-    """Blend the gains, (b, d), into the relevance of the path rule, (b, d), in place.
+    """Blend the gains, (b, d), into the relevance of the path rule, (b, d), in place; overwrite the gains.
 
     Gains count less, and finally not at all, if they are too small in total, so that individual features
     would get disproportionately large shares, or if the features bear less than half of the evidence, (b,).
     In such rows, constants, not features, decide the assignment.
     """
     whole, total = gain.sum(axis=1), relevance.sum(axis=1)
-    rows = np.flatnonzero((whole > 0) & (total > 0) & (evidence > 0))
-    gain, before = gain[rows], relevance[rows]
-    gain *= (total[rows] / whole[rows])[:, None]
-    times = np.abs(gain).sum(axis=1) / np.abs(before).sum(axis=1)
-    eta = _BLEND * np.clip(2.0 - 2.0 * times / _MOST_TIMES, 0.0, 1.0)
-    eta *= np.minimum(2.0 * total[rows] / evidence[rows], 1.0)
-    counts = np.flatnonzero(eta > 0)
-    gain -= before
-    gain *= eta[:, None]
-    relevance[rows[counts]] += gain[counts]
+    counts = (whole > 0) & (total > 0) & (evidence > 0)
+    share = np.divide(total, whole, out=np.zeros_like(whole), where=counts)
+    size = np.abs(relevance).sum(axis=1)
+    times = share * np.divide(np.abs(gain).sum(axis=1), size, out=np.zeros_like(whole), where=counts)
+    eta = np.clip(2.0 - 2.0 * times / _MOST_TIMES, 0.0, 1.0)
+    eta *= np.divide(2.0 * _BLEND * total, evidence, out=np.zeros_like(whole), where=counts).clip(0.0, _BLEND)
+    gain *= np.where(eta > 0, eta * share, 0.0)[:, None]
+    relevance *= (1.0 - eta)[:, None]
+    relevance += gain
 
 
 def gains(
