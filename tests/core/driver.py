@@ -157,10 +157,17 @@ def compile_driver(compiler: str, folder: Path, *flags: str, source: Path = SOUR
     """Compile the loops in a folder together with the driver; return the path of the program."""
     program = str(folder / "driver")
     drivers = [str(Path(__file__).with_name(name)) for name in ("driver.c", "gains_driver.c")]
-    subprocess.run(
-        [compiler, *FLAGS, *flags, f"-I{source}", f"-I{SOURCE}", *drivers, "-o", program], check=True
-    )
+    subprocess.run([compiler, *FLAGS, *flags, f"-I{source}", *drivers, "-o", program], check=True)
     return program
+
+
+def with_flaw(folder: Path, right: str, wrong: str) -> LoopsProcess:
+    """Start the loops with sanitizers, compiled from a copy in which ``wrong`` replaces ``right``."""
+    sources = {path.name: path.read_text() for path in SOURCE.glob("*.[ch]")}
+    assert "".join(sources.values()).count(right) == 1
+    for name, source in sources.items():
+        (folder / name).write_text(source.replace(right, wrong))
+    return LoopsProcess(compile_driver("cc", folder, *SANITIZERS, "-O1", source=folder))
 
 
 def _start(compiler: str, *flags: str, emulator: tuple[str, ...] = ()) -> LoopsProcess:

@@ -271,13 +271,7 @@ def test_sanitizers_find_a_flaw(monkeypatch: pytest.MonkeyPatch, tmp_path: Path,
     """Beside an array, beside the work space, and in undefined behavior."""
     if not COMPILED:
         pytest.skip("loops are compiled on Linux on x86-64 and aarch64 only")
-    right, wrong = FLAWS[flaw]
-    sources = {name: (driver.SOURCE / name).read_text() for name in ("kmeans.c", "kmeans_tile.h")}
-    assert "".join(sources.values()).count(right) == 1
-    for name, source in sources.items():
-        (tmp_path / name).write_text(source.replace(right, wrong))
-    program = driver.compile_driver("cc", tmp_path, *driver.SANITIZERS, "-O1", source=tmp_path)
-    process = driver.LoopsProcess(program)
+    process = driver.with_flaw(tmp_path, *FLAWS[flaw])
     monkeypatch.setattr(loops, "library", lambda: (process, int(BITS[-1])))
     with pytest.raises(AssertionError, match=flaw):
         wc.explain(np.eye(3), np.eye(3))

@@ -68,7 +68,7 @@ class _Gains:
         """Return the gains, (b, d), of rows with these clusters; 0 without positive evidence."""
         rows = np.flatnonzero(evidence > 0)
         gain = np.zeros((len(x), self.energy.n_features))
-        if self.loops is not None and self.loops.squares is not None:
+        if rows.size and self.loops is not None and self.loops.squares is not None:
             found, left = self.loops.run(x[rows], cluster[rows])
             gain[rows], rows = found, rows[left]
         # After a pipeline, terms are first computed for its outputs.

@@ -73,9 +73,9 @@ class Query:
     rule : how the evidence is shared among the competitors: "path" (averaged while the evidence grows from
         nothing to all of it, so that large clusters and close competitors count more), "min-take-most" (the
         paper's rule), "joint" (the paper's shares, but one denominator for all competitors), "sequential"
-        (features are added one after another, and each is credited with its own gain; results can jump where
-        the order changes) or "contrast" (the strongest competitor only). By default the `default_rule` of
-        the network, which is "path" for tables and text.
+        (features are added one after another, each is credited with its own gain, and this is blended with
+        "path"; results can jump where the order changes) or "contrast" (the strongest competitor only). By
+        default the `default_rule` of the network, which is "path" for tables and text.
     threshold : for models that give probabilities, such as mixtures: explain why the probability of the
         cluster is above this threshold (or below it) instead of why it is the largest (Prop. 7)
     background : (m, d) the population on which beta and, for "path" and "sequential", the cluster sizes are

@@ -1,5 +1,7 @@
-"""The default path in C: k-means from rows to relevance, one block of rows per call.
+"""k-means from rows to relevance in C, one block of rows per call, and the gains of the sequential rule.
 
-``kmeans.c`` and ``kmeans_tile.h`` hold the loops. `loops` builds their parameters, calls them for
+``kmeans.c`` and ``kmeans_tile.h`` hold the loops for k-means. `loops` builds their parameters, calls them for
 all rows, and checks whether they run on this machine. `attribution` and `outputs` decide when to use them.
+``sequential.c`` and ``sequential_row.h`` hold the loops for the gains, which `gains` calls for `sequential`.
+``each_set.h`` includes the loops once per instruction set.
 """

@@ -16,7 +16,7 @@ from whycluster.core.arrays import Codes, Floats
 from whycluster.core.compiled import loops
 
 _LANES = 8  # features are padded to a multiple of this, as in sequential.c
-_MOST_VALUES = 1 << 20  # parts times features; beyond this, the work space of a row does not fit in the cache
+_MOST_VALUES = 1 << 18  # parts times features; then a row takes 6 MB, and larger ones do not fit in the cache
 
 
 class Parts(ctypes.Structure):

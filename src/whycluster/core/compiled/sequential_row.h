@@ -35,18 +35,22 @@ TARGET static int NAME(load)(const Parts *parts, const double *restrict from, Ro
     if (parts->centers) memcpy(row->x, from, (size_t)d * sizeof(double));
     else
         for (Size k = 0; k < P; k++) memcpy(nats + k * D, from + k * d, (size_t)d * sizeof(double));
+    const double *centers = parts->centers, beta = parts->beta;
     for (Size i = 0; i < D; i += WIDE) {
         Vector least = (Vector){0} + HUGE_VAL;
-        for (Size k = 0; k < P; k++) {
-            Vector *term = &AT(nats + k * D + i);
-            if (parts->centers) {
-                const Vector apart = AT(row->x + i) - AT(parts->centers + k * D + i);
-                *term = apart * apart * AT(parts->scale + i);
+        if (centers) {
+            const Vector x = AT(row->x + i), scale = AT(parts->scale + i);
+            for (Size k = 0; k < P; k++) {
+                const Vector apart = x - AT(centers + k * D + i);
+                AT(nats + k * D + i) = apart * apart * scale;
             }
-            least = NAME(choose)(*term < least, *term, least);
         }
         for (Size k = 0; k < P; k++) {
-            const Vector shifted = (AT(nats + k * D + i) - least) * parts->beta;
+            const Vector term = AT(nats + k * D + i);
+            least = NAME(choose)(term < least, term, least);
+        }
+        for (Size k = 0; k < P; k++) {
+            const Vector shifted = (AT(nats + k * D + i) - least) * beta;
             AT(nats + k * D + i) = shifted;
             small &= shifted < HARD;
         }
@@ -106,26 +110,36 @@ TARGET static void NAME(take)(const Row *row, Size feature)
     for (Size k = row->begin / WIDE * WIDE; k < row->end; k += WIDE) AT(row->own + k) *= AT(factor + k);
 }
 
-/* Write the odds of the cluster after each free feature, and -1 for the others; return whether all sums are above LEAST. */
+/* Write the odds of the cluster after each free feature, and -1 for the others, for n registers from feature i on. Return
+   where sums are above LEAST or do not count. */
+TARGET static inline __attribute__((always_inline)) Lanes NAME(score_some)(const Row *row, Size i, const int n)
+{
+    const Size P = row->P, D = row->D;
+    const double *factor = row->factor + i, *own = row->own, *others = row->others;
+    Vector a[4], b[4];
+    Lanes fine = ~(Lanes){0};
+    for (int v = 0; v < n; v++) a[v] = b[v] = (Vector){0};
+    for (Size k = row->begin; k < row->end; k++)
+        for (int v = 0; v < n; v++) a[v] += own[k] * AT(factor + k * D + v * WIDE);
+    for (Size k = 0; k < P; k++)
+        for (int v = 0; v < n; v++) b[v] += others[k] * AT(factor + k * D + v * WIDE);
+    for (int v = 0; v < n; v++) {
+        const Lanes is_free = LANES_AT(row->is_free + i + v * WIDE);
+        fine &= ((a[v] > LEAST) & (b[v] > LEAST)) | ~is_free;
+        AT(row->odds + i + v * WIDE) = NAME(choose)(is_free, a[v] / b[v], (Vector){0} - 1.0);
+    }
+    return fine;
+}
+
+/* Write the odds for all features, four registers at a time; return whether all sums are above LEAST. */
 TARGET static int NAME(score)(const Row *row)
 {
-    const Size D = row->D;
-    Lanes all = ~(Lanes){0};
-    for (Size i = 0; i < D; i += WIDE) {
-        const double *factor = row->factor + i;
-        Vector a = {0}, b[2] = {{0}};
-        for (Size k = row->begin; k < row->end; k++) a += row->own[k] * AT(factor + k * D);
-        for (Size k = 0; k < row->P; k += 2) { /* Q is even */
-            b[0] += row->others[k] * AT(factor + k * D);
-            b[1] += row->others[k + 1] * AT(factor + (k + 1) * D);
-        }
-        b[0] += b[1];
-        const Lanes is_free = LANES_AT(row->is_free + i);
-        all &= ((a > LEAST) & (b[0] > LEAST)) | ~is_free;
-        AT(row->odds + i) = NAME(choose)(is_free, a / b[0], (Vector){0} - 1.0);
-    }
+    Lanes fine = ~(Lanes){0};
+    Size i = 0;
+    for (; i + 4 * WIDE <= row->D; i += 4 * WIDE) fine &= NAME(score_some)(row, i, 4);
+    for (; i < row->D; i += WIDE) fine &= NAME(score_some)(row, i, 1);
     int enough = 1;
-    for (int r = 0; r < WIDE; r++) enough &= all[r] != 0;
+    for (int r = 0; r < WIDE; r++) enough &= fine[r] != 0;
     return enough;
 }
 
@@ -168,9 +182,9 @@ TARGET static inline Size NAME(count)(const double *value, Size n, double limit)
     return total;
 }
 
-/* Return the value of rank `size` among n values, of which negative ones do not count, or a number between it and the
-   next. The bits of positive numbers are in the order of the numbers. */
-TARGET static double NAME(limit)(const double *value, Size n, Size size)
+/* Return a number that at least `size`, and if possible not many more, of n values are not below. Only the `rest` of the
+   values are not negative, and only these count. The bits of positive numbers are in the order of the numbers. */
+TARGET static double NAME(limit)(const double *value, Size n, Size rest, Size size)
 {
     int64_t low, high, middle;
     Vector lowest = (Vector){0} + HUGE_VAL, highest = {0};
@@ -186,13 +200,22 @@ TARGET static double NAME(limit)(const double *value, Size n, Size size)
     }
     memcpy(&low, &least, 8);
     memcpy(&high, &most, 8);
-    for (high++; high - low > 1;) {
-        middle = low + (high - low) / 2;
+    Size from_low = rest, from_high = 0; /* how many values there are from low and from high on */
+    high++;
+    for (int step = 0; high - low > 1; step++) { /* interpolate and halve by turns */
+        const double part = step & 1 ? 0.5 : ((double)(from_low - size) + 0.5) / (double)(from_low - from_high);
+        middle = low + (int64_t)((double)(high - low) * part);
+        middle = middle <= low ? low + 1 : middle >= high ? high - 1 : middle;
         memcpy(&limit, &middle, 8);
         const Size found = NAME(count)(value, n, limit);
-        if (found == size) return limit;
-        if (found > size) low = middle;
-        else high = middle;
+        if (size <= found && found <= size + FEW / 4 + size / 4) return limit;
+        if (found > size) {
+            low = middle;
+            from_low = found;
+        } else {
+            high = middle;
+            from_high = found;
+        }
     }
     memcpy(&limit, &low, 8);
     return limit;
@@ -201,8 +224,8 @@ TARGET static double NAME(limit)(const double *value, Size n, Size size)
 /* Write the best `size` of n free features to `taken`, the best first. */
 TARGET static void NAME(take_best)(const Row *row, Size n, Size size, Size *taken)
 {
-    const double *odds = row->odds, limit = n <= FEW || size == n ? 0.0 : NAME(limit)(odds, row->D, size);
-    Size found = 0; /* more than `size` if there are ties at the limit */
+    const double *odds = row->odds, limit = n <= FEW || size == n ? 0.0 : NAME(limit)(odds, row->D, n, size);
+    Size found = 0; /* at least `size` */
     for (Size i = 0; i < row->d; i++) {
         row->best[found] = odds[i];
         row->place[found] = i;
