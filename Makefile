@@ -25,7 +25,7 @@ SEED ?= 0
 # These folders need no large library. Tests of messages are in them or are called test_bad_*.
 FAST := $(addprefix tests/,core data models explanations pipelines clustering contracts storage text cli) \
 	$(wildcard tests/test_*.py tests/*/test_bad_*.py)
-LOOPS := hatch_build.py src/whycluster/core/compiled/kmeans.c src/whycluster/core/compiled/kmeans_tile.h
+LOOPS := hatch_build.py $(wildcard src/whycluster/core/compiled/*.[ch])
 # The libraries of test-matrix and of its short form. Old libraries use what newer ones deprecate.
 ALL := categories,cli,excel,files,medoids,plots,report,save,tabular
 EXTRAS := cli,files,report,save

@@ -47,9 +47,8 @@ OTHERS: dict[str, Callable[[], wc.Network]] = {
     ),
 }
 NETWORKS = [*MODELS, *OTHERS]
-# With a hard minimum, the split jumps where another unit becomes the nearest. In a tree, a competitor, and so
-# its size, changes where the row would reach another cluster.
-JUMPS = ("Birch", "BisectingKMeans")
+# With a hard minimum, the split jumps where another unit becomes the nearest.
+JUMPS = ("Birch",)
 
 
 @cache

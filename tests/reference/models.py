@@ -266,8 +266,12 @@ def tree_explain_row(x: Vector, root: Node, cluster: int, beta: float) -> tuple[
 
 
 def tree_path_row(x: Vector, root: Node, cluster: int, beta: float, sizes: Vector) -> Vector:
-    """Return the relevance by the path rule: each turn's competitor is the cluster that x reaches there."""
+    """Return the relevance by the path rule: each turn's competitor is the cluster that x reaches there.
+
+    It counts for all clusters below the sibling.
+    """
     h: dict[int, float] = {}
+    below: dict[int, float] = {}
     splits: dict[int, Vector] = {}
     node = root
     while True:
@@ -278,8 +282,9 @@ def tree_path_row(x: Vector, root: Node, cluster: int, beta: float, sizes: Vecto
         k = reached(x, sibling)
         splits[k] = (x - sibling[0]) ** 2 - (x - own[0]) ** 2
         h[k] = float(splits[k].sum())
+        below[k] = sum(sizes[leaf] for leaf in range(len(sizes)) if path(sibling, leaf) is not None)
         node = own
-    a = path_weights(h, beta, {k: sizes[k] / sizes[cluster] for k in h})
+    a = path_weights(h, beta, {k: below[k] / sizes[cluster] for k in h})
     return np.asarray(sum(a[k] * splits[k] for k in h))
 
 

@@ -100,11 +100,16 @@ class Own:
 
 
 def explain(
-    pairs: Sequence[dict[int, Pair]], labels: Sequence[int], rule: str, own: Own | None = None
+    pairs: Sequence[dict[int, Pair]],
+    labels: Sequence[int],
+    rule: str,
+    own: Own | None = None,
+    stands_for: Sequence[dict[int, set[int]]] | None = None,
 ) -> Matrix:
     """Explain every row for its own cluster, by the atoms.
 
-    ``pairs`` holds the competitors of each row. For the paper's rule, beta is 1 / mean f_c. For the path
+    ``pairs`` holds the competitors of each row, and ``stands_for`` the clusters that each of them stands for,
+    by default only itself. For the paper's rule, beta is 1 / mean f_c. For the path
     rule, it is four times as much, unless the model has its own.
     """
     evidence = [{k: h for k, (h, _, _) in of_row.items()} for of_row in pairs]
@@ -116,9 +121,10 @@ def explain(
         n_clusters = max(max(c, *h) for h, c in zip(evidence, labels, strict=True)) + 1
         w = [max(1, list(labels).count(k)) for k in range(n_clusters)] if weights is None else weights
         beta = 4 * beta if stiffness is None else stiffness
+        groups = [{k: {k} for k in h} for h in evidence] if stands_for is None else stands_for
         a = [
-            path_weights(h, beta, {k: w[k] / w[c] for k in h}, weights is not None)
-            for h, c in zip(evidence, labels, strict=True)
+            path_weights(h, beta, {k: sum(w[j] for j in of[k]) / w[c] for k in h}, weights is not None)
+            for h, c, of in zip(evidence, labels, groups, strict=True)
         ]
     return np.array([combine(of_row, of_k) for of_row, of_k in zip(pairs, a, strict=True)])
 
@@ -273,19 +279,21 @@ def tree(
     def point(node: Node) -> Vector:
         return front.moved_onto(atoms[np.isin(given, list(node.under))].mean(axis=0), node.center)
 
-    def pairs(row: int) -> dict[int, Pair]:
-        node, z, found = root, front.to_z(atoms[row]), {}
+    def pairs(row: int) -> tuple[dict[int, Pair], dict[int, set[int]]]:
+        node, z, found, below = root, front.to_z(atoms[row]), {}, {}
         while node.children is not None:
             own, sibling = node.children
             if labels[row] not in own.under:
                 own, sibling = sibling, own
             split = halves(front, atoms[row], (own.center, sibling.center), (point(own), point(sibling)))
             far = [float((z - u.center) @ (z - u.center)) for u in (own, sibling)]
-            found[reached(z, sibling)] = (far[1] - far[0], 0.0, split)
+            k = reached(z, sibling)
+            found[k], below[k] = (far[1] - far[0], 0.0, split), set(sibling.under)
             node = own
-        return found
+        return found, below
 
-    return explain([pairs(row) for row in range(len(atoms))], labels, rule)
+    found, below = zip(*(pairs(row) for row in range(len(atoms))), strict=True)
+    return explain(found, labels, rule, stands_for=below)
 
 
 def moved_by(relevance: Matrix, front: Front, atoms: Matrix) -> Matrix:

@@ -319,10 +319,10 @@ def measured(query: CodedQuery, energy: Energy, rows: Background) -> CodedQuery:
     if beta is None:  # Eq. 3
         beta = min(1.0 / found.evidence, sys.float_info.max) if found.evidence > 0.0 else math.inf
         beta *= STIFFER if with_prior else 1.0
+    if not with_prior:
+        return replace(query, beta=beta)
     sizes = np.maximum(found.sizes, 1)  # an empty cluster counts as one row
-    return replace(
-        query, beta=beta, prior=Prior(np.log(sizes / found.sizes.sum()), False) if with_prior else None
-    )
+    return replace(query, beta=beta, prior=Prior(np.log(sizes / found.sizes.sum()), False, energy.tree))
 
 
 def completed(query: CodedQuery, energy: Energy) -> CodedQuery:

@@ -11,8 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from whycluster.core.arrays import Floats, row_sums
+from whycluster.core.arrays import Codes, Floats, row_sums
 from whycluster.core.evidence import Assignment
+from whycluster.core.tree import Tree
 
 # Below this, 1 / h_k may overflow, so f_c / h_k is computed as one division.
 _TINY_EVIDENCE = 1e-300
@@ -33,16 +34,24 @@ class Prior(NamedTuple):
     ----------
     log_weight : (K,) the log of each cluster's weight, up to a constant
     is_in_energies : whether the energies include these weights, as in a mixture
+    tree : the tree if the energies compare pairs of its nodes, else None
     """
 
     log_weight: Floats
     is_in_energies: bool
+    tree: Tree | None = None
 
     def weights(self, t: float) -> Floats:
-        """Return the factors, (K,), that the energies do not include at time t of the path."""
+        """Return the factors that the energies do not include at time t of the path, (K,).
+
+        In a tree, they are (K, K), with the factors for members of c in row c: a competitor counts for all
+        clusters that branch off with it. Otherwise, the factor would jump where a row would reach another
+        one of them.
+        """
         largest = self.log_weight.max()
         log_weight = np.maximum(self.log_weight, largest - LEAST_PRIOR) - largest
-        return np.asarray(np.exp(log_weight * (1.0 - t if self.is_in_energies else 1.0)))
+        weights = np.exp(log_weight * (1.0 - t if self.is_in_energies else 1.0))
+        return np.asarray(weights if self.tree is None else self.tree.add_up(weights))
 
 
 class Sharing(NamedTuple):
@@ -118,12 +127,19 @@ def _path(h: Floats, assignment: Assignment, beta: float, prior: Prior, out: Flo
     shared = np.exp(f * (-beta / 16.0))
     total = np.zeros_like(out)
     for m, g, power in zip(SIXTEENTHS, NODE_WEIGHTS, _powers(out), strict=True):
-        w = prior.weights(m / 16.0)
+        w, own = _of_rows(prior.weights(m / 16.0), assignment.cluster)
         odds = w * power
-        odds *= (g * shared ** (m - 1) / (w[assignment.cluster] + shared**m * row_sums(odds)))[:, None]
+        odds *= (g * shared ** (m - 1) / (own + shared**m * row_sums(odds)))[:, None]
         total += odds
     out[...] = total
     _normalize_jointly(h, assignment, out)
+
+
+def _of_rows(weights: Floats, cluster: Codes) -> tuple[Floats, Floats]:
+    """Return the weights of all clusters, (K,) or (b, K), and of the rows' own clusters, (b,)."""
+    if weights.ndim == 1:
+        return weights, weights[cluster]
+    return weights[cluster], weights[cluster, cluster]
 
 
 def _powers(y: Floats) -> Iterator[Floats]:

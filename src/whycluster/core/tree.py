@@ -64,6 +64,17 @@ class Tree:
         """K, the number of leaves."""
         return len(self.below) // 2 + 1
 
+    def add_up(self, weights: Floats) -> Floats:
+        """Return the total weight of all clusters that branch off the path to c together with k, (K, K).
+
+        The diagonal contains the weights of the clusters themselves.
+        """
+        result = np.diag(weights)
+        for c, path in enumerate(self.paths):
+            for turn in path:
+                result[c, self.under[turn.sibling]] = weights[self.under[turn.sibling]].sum()
+        return result
+
     def landings(self, g: Floats) -> list[Codes]:
         """Return, for each node, the cluster that each row reaches from it, (b,).
 
