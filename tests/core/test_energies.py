@@ -97,7 +97,7 @@ def test_the_path_gains_the_logarithm_of_the_posterior_over_the_weight(wine: Arr
 
 @pytest.mark.parametrize("covariance", COVARIANCES)
 def test_what_no_feature_is_responsible_for_is_the_residual(wine: Array, covariance: str) -> None:
-    """Against one competitor: the weights and, if features correlate, what they say together or repeat."""
+    """Against one competitor: the weights, and the joint or redundant information of correlated features."""
     model = mixture(wine, covariance, n_components=2)
     exp = wc.explain(model, wine)
     k, c = exp.competitor, exp.cluster

@@ -71,7 +71,7 @@ def test_every_check_is_listed_with_what_it_found() -> None:
         ("one column", f"no column carries more than {exp.summary().share.max():.0%} of a cluster"),
         ("labels among the columns", "no column coincides with the clusters"),
         ("identifiers, dates and years", "no cluster depends on such a column"),
-        ("missing values", "no cluster rests on missing values"),
+        ("missing values", "no cluster depends on missing values"),
         ("nearly constant columns", "none"),
         (
             "repeated columns",
@@ -148,8 +148,8 @@ class TestResidual:
                 f"The relevance of the features does not add up to the evidence. Relative to the evidence, "
                 f"the residual, which belongs to no single feature, is largest in cluster {first} "
                 f"({part[first]:.0%}) and cluster {second} ({part[second]:.0%}). It includes the weights of "
-                f"the components, and what correlated features say together or repeat. Read exp.residual "
-                f"along with the relevance.",
+                f"the components, and joint or redundant information of correlated features. Read "
+                f"exp.residual along with the relevance.",
                 (first, second),
             )
         ]
@@ -233,7 +233,7 @@ class TestLabels:
             assert found(exp, "label") == [
                 Finding(
                     "label",
-                    f'"kind" and the clusters nearly coincide: each of them gives the other for {share} '
+                    f'"kind" and the clusters nearly coincide: each of them determines the other for {share} '
                     f'rows. If "kind" is a label that the clusters were meant to find, leave it out and '
                     f"cluster again.",
                     feature="kind",
@@ -319,7 +319,7 @@ class TestNearlyConstant:
                 "nearly constant",
                 '"flag" is nearly constant: 98% of its values are 0. Scaled to unit variance, the few others '
                 "become extreme, and can form a cluster of their own. Leave the column out, or check that "
-                "these few rows matter so much.",
+                "these few rows matter that much.",
                 feature="flag",
             )
         ]
@@ -390,8 +390,8 @@ class TestRepeated:
         assert found(exp, "repeated") == [
             Finding(
                 "repeated",
-                '"land" nearly repeats "city": each of them gives the other for at least 97% of the rows. '
-                "What both measure counts twice. Leave one of the two out and cluster again.",
+                '"land" nearly repeats "city": each of them determines the other for at least 97% of the '
+                "rows. What both measure counts twice. Leave one of the two out and cluster again.",
                 feature="land",
             )
         ]
@@ -453,7 +453,7 @@ class TestSmall:
 
     def test_clusters_of_few_rows(self) -> None:
         words = (
-            "typical values rest on little, and a few outliers may be all there is. Look at these rows, or "
+            "typical values are based on few rows, which may be outliers. Look at these rows, or "
             "cluster again with fewer clusters."
         )
         assert found(self.exp(40, 9), "small") == [

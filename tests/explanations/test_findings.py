@@ -178,7 +178,7 @@ class TestSentences:
         exp = wc.explain(model, frame)
         first = [each for each in statements(exp, 3) if each.cluster == exp.cluster[0]]
         texts = {each.feature: (each.direction, each.comparison, each.text) for each in first}
-        rare = "no frequent category that speaks for the cluster"
+        rare = "no frequent category that supports the cluster"
         assert texts["word"] == ("", rare, f"word has {rare}")
         few = exp[np.flatnonzero(exp.cluster == exp.cluster[0])]
         alone = {each.feature: each.comparison for each in statements(few, 3)}
@@ -559,10 +559,10 @@ class TestMissingValues:
         assert self.found_warnings(25.0) == [
             Finding(
                 "missing values",
-                'Cluster 0 rests on missing values: "age" is missing in 90% of its rows (10% elsewhere) and '
-                "carries 25% of its relevance. Rows may be grouped by how they were recorded, not by what "
-                "they are like. Find out why the values are missing; fill them in or leave the column out, "
-                "and cluster again.",
+                'Cluster 0 depends on missing values: "age" is missing in 90% of its rows (10% elsewhere) '
+                "and carries 25% of its relevance. Rows may be grouped by how they were recorded, not by "
+                "what they are like. Find out why the values are missing; fill them in or leave the column "
+                "out, and cluster again.",
                 (0,),
                 "age",
             )
@@ -578,7 +578,7 @@ class TestMissingValues:
         summary = replace(exp.summary(), direction=np.array([["missing", ""]]), inside=np.ones((1, 2)))
         (warning,) = warnings(exp, summary=summary)
         assert warning.text.startswith(
-            'Cluster 0 rests on missing values: "x0" is missing in 100% of its rows and carries 50% of its '
+            'Cluster 0 depends on missing values: "x0" is missing in 100% of its rows and carries 50% of its '
         )
 
 

@@ -160,7 +160,7 @@ class TestTheCheckerFinds:
             (2, CITY, "Oslo (100%", "Rome (0%"),
             (2, CITY, "mostly", "more often"),
             (2, CITY, "mostly", "partly"),
-            (2, CITY, CITY, "city has no frequent category that speaks for the cluster"),
+            (2, CITY, CITY, "city has no frequent category that supports the cluster"),
             (1, OFTEN, OFTEN, "city is more often Oslo (50%, against 0% in cluster 0)"),  # speaks against it
             (1, OFTEN, "0% in cluster 2", "100% in cluster 0"),
             (2, DAY, "later", "earlier"),

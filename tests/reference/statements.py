@@ -28,7 +28,7 @@ CAUTION = re.compile(
     rf"(?: \((?P<value>{DATE}|{PERCENT}|{NUMBER})\))?$"
 )
 NOTES = (
-    "no frequent category that speaks for the cluster",
+    "no frequent category that supports the cluster",
     "no values here",
     "nothing to compare with",
     r"[\d,]+ categories, too many to compare",

@@ -375,7 +375,8 @@ def _find_ids(
     """Return the column that identifies the rows, or None, and a message if the choice is unclear.
 
     The column is the one that the option names or, by default, the only complete column that looks like an
-    identifier. The message says whether several columns look like identifiers, or one with duplicates.
+    identifier. The message says that several columns look like identifiers, or that the only one that does
+    contains duplicates.
     """
     if options.id is not None:
         return frame[options.id], ""

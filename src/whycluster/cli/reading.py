@@ -329,7 +329,7 @@ def _with_codes_as_text(
 
 
 def _utf8_content(file: TableFile) -> Any:
-    """Return the path of a UTF-8 file that polars can read as it is, or else the contents in UTF-8."""
+    """Return the path of a UTF-8 file that polars can read directly, or else the contents in UTF-8."""
     if _encoding(file) == "utf-8":
         with file.open() as stream:
             in_memory = file.is_compressed or stream.read(2) in _LIKE_ZLIB
@@ -344,7 +344,7 @@ def _utf8_content(file: TableFile) -> Any:
 
 
 def _check_readable(file: TableFile) -> None:
-    """Read the whole file, which polars maps into memory; there, an error of the disk ends the process."""
+    """Read the whole file once, because a disk error ends the process if polars has mapped the file."""
     with file.open() as stream:
         while stream.read(_PIECE):
             pass

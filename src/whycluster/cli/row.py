@@ -65,7 +65,7 @@ def _changeable(columns: Sequence[str], within: Sequence[str], hold: Sequence[st
 
 
 def _change_facts(change: Counterfactual) -> dict[str, Any]:
-    """Return the change of several features, and those of one feature alone, the smallest first."""
+    """Return the change of several features, and the changes of single features in order of size."""
     cells = zip(change.feature_names, change.before, change.after, change.single, strict=True)
     changes = [{"feature": f, "before": b, "after": a, "alone": s} for f, b, a, s in cells]
     enough = [i for i in np.argsort(change.single_distance, kind="stable") if change.single[i] is not None]

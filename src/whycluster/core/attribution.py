@@ -1,10 +1,10 @@
 """Attribution: from the rows to the relevance of every feature.
 
 Clusters are codes 0..K-1 here. Rows are read block by block. Only the sequential rule allocates an array of
-shape (rows, clusters, features), for a few rows at a time. Start reading at `attribute`. For k-means and the
-default query, `whycluster.core.compiled` does all the work in compiled loops. This module implements the
-same steps in NumPy, for every energy and every query. ``tests/core/test_compiled.py`` checks that the two
-agree.
+shape (rows, clusters, features), for a few rows at a time. Start reading at `attribute`. For k-means,
+`whycluster.core.compiled` does all the work in compiled loops, except for the sequential rule and thresholds.
+This module implements the same steps in NumPy, for every energy and every query.
+``tests/core/test_compiled.py`` checks that the two agree.
 """
 
 from __future__ import annotations
@@ -326,7 +326,7 @@ def measured(query: CodedQuery, energy: Energy, rows: Background) -> CodedQuery:
 
 
 def completed(query: CodedQuery, energy: Energy) -> CodedQuery:
-    """Return the query with the stiffness and the weights of a model that gives probabilities filled in."""
+    """Fill in the stiffness and the weights of a model that gives probabilities, and return the query."""
     if query.rule not in WITH_PRIOR or query.prior is not None:
         return query
     return replace(query, beta=query.known_beta(energy), prior=Prior(energy.parts.log_weight, True))

@@ -62,7 +62,7 @@ Work: TypeAlias = Callable[[Space, int, int], None]
 
 
 def per_cluster(room: Floats, n_rows: int, n_clusters: int) -> Floats:
-    """Return a view of ``room``, (n_rows, n_clusters), stored by columns if there are few clusters."""
+    """Return part of ``room`` as a view, (n_rows, n_clusters), by columns if there are few clusters."""
     part = room[: n_rows * n_clusters]
     few = n_clusters <= _FEW_CLUSTERS
     return part.reshape(n_clusters, n_rows).T if few else part.reshape(n_rows, n_clusters)
@@ -175,7 +175,7 @@ def error_of(future: Future[Any]) -> BaseException | None:
 
 @contextmanager
 def _threads(n_tasks: int) -> Iterator[tuple[ThreadPoolExecutor | None, int]]:
-    """Provide a thread pool (None if no pool is needed) and its size; meanwhile BLAS uses one thread.
+    """Provide a thread pool (None if no pool is needed) and its size, and limit BLAS to one thread.
 
     Only one call at a time uses a pool. Concurrent and nested calls run on the calling thread.
     """

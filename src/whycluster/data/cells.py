@@ -74,7 +74,7 @@ def with_columns(native: Any, dates: Mapping[int, Sequence[Any]]) -> Any:
 
 
 def _time_type(values: Sequence[Any]) -> str:
-    """Return the type of pandas for dates, which has no type for days without a time."""
+    """Return the pandas dtype for dates; pandas has no dtype for dates without a time."""
     zoned = any(getattr(value, "tzinfo", None) is not None for value in values)
     return "datetime64[us, UTC]" if zoned else "datetime64[us]"
 
@@ -88,7 +88,7 @@ def _narwhals_time(values: Sequence[Any]) -> nw.dtypes.DType:
 def _frame_with_cells(native: Any, new: dict[int, dict[int, Any]]) -> Any:
     """Return a copy of a frame with new cells, given by column and row.
 
-    Wide frames have thousands of columns of a few types, so that whatever depends on the type is done once.
+    Wide frames have thousands of columns but few types, so work that depends on the type is done only once.
     """
     frame = nw.from_native(native, eager_only=True)
     if frame.implementation.is_pandas() and native.shape[1] >= _MANY_COLUMNS:

@@ -117,7 +117,7 @@ def _read(X: Any, reader: Callable[[Column], NDArray[Any]], dtype: Any, where: s
 
 
 def numbers_at_once(X: Any) -> Floats | None:
-    """Return the numbers of a wide frame, which takes long column by column; None if that is not possible."""
+    """Return all numbers of a wide frame, which is slow to read column by column, or None if impossible."""
     frame = _wide_frame(X)
     if frame is None or not all(map(is_numeric, set(frame.schema.values()))):
         return None
@@ -132,7 +132,7 @@ def numbers_at_once(X: Any) -> Floats | None:
 
 
 def days_at_once(X: Any) -> Floats | None:
-    """Return the dates of a wide frame in days, or None if that is not possible."""
+    """Return all dates of a wide frame in days, or None if impossible."""
     frame = _wide_frame(X)
     if frame is None or any(
         kind_of_dtype(dtype) is not ColumnKind.DATE for dtype in set(frame.schema.values())
@@ -155,7 +155,7 @@ def _wide_frame(X: Any) -> nw.DataFrame[Any] | None:
 
 
 def _dtypes_of_pandas(native: Any) -> set[str]:
-    """Return the kinds of NumPy's types among the columns; "" is for the types of pandas and pyarrow."""
+    """Return the kinds of the columns' NumPy dtypes, with "" for dtypes of pandas and pyarrow."""
     return {dtype.kind if isinstance(dtype, np.dtype) else "" for dtype in set(native.dtypes)}
 
 

@@ -85,7 +85,7 @@ def format_apart(values: Sequence[float]) -> list[str]:
 
 
 def shows_differences(values: Sequence[float], shown: Sequence[float]) -> bool:
-    """Return whether the numbers shown differ from the first as the values do, with an error of a quarter."""
+    """Return whether the differences from the first number are shown with an error of at most a quarter."""
     first = values[0]
     gaps = [(value - first, number - shown[0]) for value, number in zip(values[1:], shown[1:], strict=True)]
     scale = max((abs(value) for value in values if value == value), default=0.0)

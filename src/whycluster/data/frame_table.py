@@ -85,7 +85,7 @@ class FrameTable(Table):
 
 
 def without_frame(table: Table) -> Table:
-    """Return the rows as an array if they are in a frame whose numbers an array can hold as they are."""
+    """Return the rows of a frame of integers or floats as an array, and any other table unchanged."""
     rows = table.raw if table.raw is not None and table.is_plain else table
     if not isinstance(rows, FrameTable) or not (rows.one_float or _fits_float64(rows.frame.schema)):
         return table
@@ -96,7 +96,7 @@ def without_frame(table: Table) -> Table:
 
 
 def _fits_float64(schema: nw.Schema) -> bool:
-    """Return whether all columns hold integers or float64; float32 and decimals would not be rounded."""
+    """Return whether all columns hold integers or float64, rather than float32 or decimals."""
     return all(dtype.is_integer() or dtype == nw.Float64() for dtype in set(schema.values()))
 
 

@@ -87,7 +87,7 @@ class ObjectTable(Table):
 
     @cached_property
     def _all_series(self) -> list[nw.Series[Any]]:
-        """The columns of the frame; wrapping the frame anew for each column takes long if there are many."""
+        """The columns of the frame; wrapping the frame again for each column is slow if there are many."""
         return list(nw.from_native(self.native, eager_only=True).iter_columns())
 
     def _select(self, rows: Codes) -> Any:

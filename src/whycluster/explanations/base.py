@@ -171,7 +171,7 @@ class BaseExplanation(RowAccess):
         return replace(found, size=size)
 
     def surrogate_sentences(self) -> list[str]:
-        """Return what readers must know of the surrogate before they read shares; [] if there is none."""
+        """Return the caveats about the surrogate that apply to all shares, or [] if there is no surrogate."""
         if self.fidelity is None:
             return []
         lines, noun = self.fidelity.sentences(self.noun.lower()), self.noun.lower()

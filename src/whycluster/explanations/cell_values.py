@@ -30,7 +30,7 @@ def why_held(value: Any) -> str:
 
 
 def is_number_or_date(value: Any) -> bool:
-    """Return whether a value has a difference to others of its kind."""
+    """Return whether values like this one can be subtracted from each other."""
     return not why_held(value)
 
 

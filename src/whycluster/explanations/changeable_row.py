@@ -1,4 +1,4 @@
-"""A row whose values can be changed, and what each change does to the inputs of the model.
+"""A row whose values can be changed, and the effect of each change on the inputs of the model.
 
 A column is *separate* if it determines its own inputs and affects no others. Changes of separate columns are
 tried side by side, many columns in one row, so the steps of a pipeline run a few times and not once per
@@ -46,7 +46,7 @@ _MOST_CHECKED = 1 << 22  # with more inputs, the energies of trials are computed
 
 
 class SeenValues(NamedTuple):
-    """What the columns of a table hold.
+    """The ranges of the columns of a table, and which of them hold only whole numbers.
 
     Attributes
     ----------
@@ -75,7 +75,7 @@ class SeenValues(NamedTuple):
 
 
 class Trials(NamedTuple):
-    """The inputs that trial changes of single columns lead to: only those that the column determines."""
+    """The inputs that result from trial changes of single columns, limited to the column's own inputs."""
 
     trial: Codes  # (M,) the trial that each value belongs to
     at: Codes  # (M,) the position of the input
@@ -229,7 +229,7 @@ class ChangeableRow:
         return dict(zip(columns.tolist(), high.tolist(), strict=True))
 
     def curve_inputs(self, columns: Codes, values: Floats) -> Floats | None:
-        """Return the inputs of columns with curves at these values, (V, C), or None if a step refuses."""
+        """Return the inputs of columns with curves at these values, (V, C), or None if a step rejects one."""
         trials = self.side_by_side(np.repeat(columns, len(values)), values.T.ravel().tolist())
         if trials is None:
             return None
@@ -238,7 +238,7 @@ class ChangeableRow:
         return np.asarray(trials.value[own].reshape(len(columns), len(values)).T)
 
     def inputs_with(self, columns: Codes, values: Sequence[Any]) -> Floats:
-        """Return the inputs after changes of free columns, (D,); NaN if the steps do not accept them."""
+        """Return the inputs after changes of free columns, (D,), or NaN if the steps reject the values."""
         if not any(column in self.curves for column in columns.tolist()):
             by = np.zeros(len(self.cells) + 1)  # the last one is for inputs without a column
             by[columns] = [apart(v, self.cells[c]) for c, v in zip(columns.tolist(), values, strict=True)]
@@ -255,7 +255,7 @@ class ChangeableRow:
         return copies.put(rows, columns, values)
 
     def distances(self, changed: Table, to: int, certain: bool = False) -> Floats:
-        """Return how far copies of the row were moved, (n,), or infinity for those not in cluster ``to``."""
+        """Return how far each copy of the row was moved, (n,), or infinity if it is not in cluster ``to``."""
         try:
             x = self.model.read(changed)
         except InvalidInputError:  # the steps do not accept such values
@@ -263,10 +263,10 @@ class ChangeableRow:
         return self.distances_to(x, to, certain)
 
     def distances_to(self, x: Floats, to: int, certain: bool = False) -> Floats:
-        """Return how far the inputs x, (n, D), are, or infinity for those not in cluster ``to``.
+        """Return the distance from the row to inputs x, (n, D), or infinity for those not in cluster ``to``.
 
-        With ``certain``, the evidence must exceed the rounding errors of a model that computes in another
-        order than the network.
+        With ``certain``, the evidence must exceed the rounding errors of a model that adds up its terms in a
+        different order.
         """
         far = np.linalg.norm((x - self.x) * self.model.step_scale, axis=1)
         inside = (self.model.assign(x) == to) & np.isfinite(far)
@@ -289,10 +289,10 @@ class ChangeableRow:
         return np.concatenate(found)
 
     def side_by_side(self, columns: Codes, values: Sequence[Any]) -> Trials | None:
-        """Return the inputs of trials that are read with many columns changed in each row.
+        """Return the inputs of trials, reading rows in which many columns are changed at once.
 
-        They are read twice, with different columns side by side. Return None if the columns are not separate
-        or if the steps do not accept a value.
+        The trials are read twice, with different columns side by side. Return None if the columns are not
+        separate or if the steps reject a value.
         """
         n_trials, rank = len(columns), _ranks(columns)
         half = np.random.default_rng(0).integers(0, 2, len(self.cells))[columns]
@@ -379,7 +379,7 @@ class ChangeableRow:
 
 
 def _bracket(curve: Curve, target: float, start: float) -> tuple[float, float]:
-    """Return two neighboring values of a curve with the target in between, the one nearer to start first."""
+    """Return the two values of a curve around the target, beginning with the one nearer to ``start``."""
     inputs, values = curve.inputs, curve.values
     if inputs[0] > inputs[-1]:
         inputs, values = inputs[::-1], values[::-1]
@@ -456,7 +456,7 @@ def _curves(row: ChangeableRow, columns: Codes, ranges: Floats) -> dict[int, Cur
 
 
 def _grid(least: float, most: float, cell: float) -> tuple[Floats, Floats]:
-    """Return values of a column in its range, and others beyond."""
+    """Return values inside the range of a column, and values beyond it."""
     width = most - least
     inner = np.linspace(min(least, cell), max(most, cell), _INNER)
     low = least * _SMALLER if least > 0.0 else least - _BEYOND * width
@@ -464,9 +464,9 @@ def _grid(least: float, most: float, cell: float) -> tuple[Floats, Floats]:
 
 
 def _curves_at(row: ChangeableRow, grids: dict[int, Floats]) -> dict[int, Curve] | None:
-    """Return the columns that are separate and have one input that is strictly monotone at these values.
+    """Return the curves of the separate columns with one input that is strictly monotone at these values.
 
-    Values at the ends where it is not are left out. Return None if a step refuses a value.
+    Values at the ends, where the input is not monotone, are left out. Return None if a step rejects a value.
     """
     columns = np.repeat(list(grids), [len(grid) for grid in grids.values()]).astype(np.intp)
     values = np.concatenate([*grids.values(), np.empty(0)])
@@ -489,7 +489,7 @@ def _curves_at(row: ChangeableRow, grids: dict[int, Floats]) -> dict[int, Curve]
 
 
 def _monotone_part(values: Floats, inputs: Floats, cell: float) -> tuple[Floats, Floats] | None:
-    """Return the values around ``cell`` at which the inputs are strictly monotone, if they are most."""
+    """Return the values around ``cell`` at which the inputs are strictly monotone, or None if too few."""
     with np.errstate(invalid="ignore"):
         steps = np.diff(inputs)
         start = int(np.searchsorted(values, cell))
@@ -547,7 +547,7 @@ def _rates_one_by_one(row: ChangeableRow, columns: Codes, spread: Floats) -> Flo
 
 
 def _rates_side_by_side(row: ChangeableRow, columns: Codes, spread: Floats) -> Floats | None:
-    """Move many columns at once; return None if they are not separate, or if a trial value is refused."""
+    """Move many columns at once; return None if they are not separate, or if a trial value is rejected."""
     values = _trial_values(row, columns, spread)
     if values is None:
         return None

@@ -186,7 +186,7 @@ class Comparisons:
         )
 
     def _column(self, column: int, code: int, is_missing: bool) -> tuple[Floats, float]:
-        """Return what is compared of one column: the values in all clusters, (P,), and in all rows."""
+        """Return the values of one column to compare: those in all clusters, (P,), and that in all rows."""
         key = column, code, is_missing
         if key not in self._columns:
             values, count = self._values(column, code, is_missing), self.size.astype(np.float64)
@@ -215,7 +215,7 @@ class Comparisons:
             n_known, n_words = self.categories[column].n_values[self.groups[group]], len(self.names[column])
             if n_known and n_words > MOST_CATEGORIES:
                 return f"{n_words:,} categories, too many to compare"
-            return "no frequent category that speaks for the cluster" if n_known else "no values here"
+            return "no frequent category that supports the cluster" if n_known else "no values here"
         if np.isnan(self.mean[self.groups[group], column]):
             return "no values here"
         return "nothing to compare with"
@@ -280,14 +280,14 @@ def rivals_by_means(members: MemberClusters, place: Codes, mean: Floats) -> Clus
 
 @dataclass(frozen=True, eq=False)
 class TopRivals:
-    """The rivals that contribute most to what sets a cluster apart, found one after the other.
+    """The rivals with the largest contributions, updated one rival at a time.
 
     Attributes
     ----------
     value : (3, G, b) the largest contributions, in decreasing order
     rival : (3, G, b) the rivals that they come from, as positions or -1
     total : (G, b) the sum of all contributions
-    first : (G, b) the first rival that there is
+    first : (G, b) the first rival that was added, or -1
     """
 
     value: Floats
@@ -314,7 +314,7 @@ class TopRivals:
             value, rival = lower
 
     def rivals(self) -> Clusters:
-        """Return the fewest rivals that make up two thirds, or the first one if none contributes."""
+        """Return the fewest rivals that make up two thirds of the total, or the first if none contributes."""
         before = np.cumsum(self.value, axis=0) - self.value
         found = np.where((self.value > 0) & (before < COVERED * self.total), self.rival, np.int32(-1))
         found[0] = np.where(self.total > 0, found[0], self.first)

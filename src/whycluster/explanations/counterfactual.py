@@ -86,7 +86,7 @@ class Counterfactual:
     size : (d,) the size of the change of each feature
     distance : the total size, which is the root of the sum of the squared sizes, or infinity if no change is
         enough
-    lower_bound : a size that no change of the features that are not held fixed undercuts. It is less than
+    lower_bound : a lower bound on the size of any change of the features not held fixed. It is less than
         `distance` if some features take only whole numbers, infinite if no change is enough, and 0 if no
         bound is known.
     single : (d,) for each feature, the nearest value that is enough on its own, or None if there is no such
@@ -153,7 +153,7 @@ class Counterfactual:
     def describe(self, n_features: int = 6) -> str:
         """Describe the changes as text, the easiest ones first.
 
-        These are the changes of one feature alone, in order of size. The change of several features follows.
+        Changes of a single feature come first, in order of size, followed by the change of several features.
         """
         name, to = display.clean(str(self._name)), cluster_name(self.to)
         place = "in " * (not is_noise(self.cluster)) + cluster_name(self.cluster)
@@ -197,16 +197,14 @@ class Counterfactual:
         return " ".join(known)
 
     def _not_found(self, short: Change, most: int) -> str:
-        """Say of how many features no change smaller than a short one was found."""
+        """Say that no smaller change was found; if more features allow a smaller one, say where it is."""
         n_changed = int(np.count_nonzero(self.change))
         if n_changed <= most or f"{self.distance:.3g}" == f"{short.distance:.3g}":
             return "was found."
-        return (
-            f"of {most} features was found; one of {n_changed}, of size {self.distance:.3g}, is in `after`."
-        )
+        return f"of {most} features was found; `after` holds one of {n_changed}, of size {self.distance:.3g}."
 
     def _short_change(self, columns: Codes, n_features: int) -> Change | None:
-        """Return the change to print: of several features or, if that is smaller, of one."""
+        """Return the change to print: of several features or, if it is smaller, of a single one."""
         several = short_change(self._subject, self._to, columns, n_features)
         alone = self.single_distance[columns]
         best = int(columns[np.argmin(alone)])
@@ -222,12 +220,12 @@ class Counterfactual:
         return len(self._subject.free) < len(self.feature_names)
 
     def _claim(self, short: Change, to: str, features: str) -> str:
-        """Return what is known of a change: that it is the smallest one, or how far it may be from it."""
+        """Return a sentence that says whether a change is the smallest one, or else a bound on its size."""
         size = f"{short.distance:.3g}"
         if not self._subject.model.is_linear:
             return (
-                f"This change, of size {size}, moves it to {to}. It is a local optimum, checked; a smaller "
-                "change may exist:"
+                f"This change, of size {size}, was checked and moves it to {to}. It is a local optimum; a "
+                "smaller change may exist:"
             )
         if not self.lower_bound:
             return f"This change, of size {size}, moves it to {to}:"
@@ -275,7 +273,7 @@ class Counterfactual:
         return [i for i, _, _ in found], text + f"\nor {display.count(left, 'other')}" * bool(left)
 
     def _short_singles(self, columns: list[int]) -> list[tuple[int, Any, float]]:
-        """Return features, values that are enough on their own as printed, and sizes; the smallest first."""
+        """Return features, printed values that are enough on their own, and sizes, in order of size."""
         subject = self._subject
         options = [
             [*rounded_outward(self.single[i], self.before[i], i in subject.whole), exactly(self.single[i])]
@@ -374,9 +372,9 @@ def _check_reachable(subject: ChangeableRow, to: int, labels: NDArray[Any]) -> N
 def _or_one(
     subject: ChangeableRow, joint: Change | None, single: NDArray[Any], distance: Floats
 ) -> Change | None:
-    """Return the change of several columns, or that of a free one alone if it is smaller.
+    """Return the change of several columns, or that of a single free column if it is smaller.
 
-    It can be smaller only where whole numbers or curved boundaries leave no exact solution.
+    It can be smaller only if whole numbers or curved boundaries leave no exact solution.
     """
     free = subject.free
     best = int(free[np.argmin(distance[free])]) if free.size else None
@@ -448,7 +446,7 @@ def _nearest(subject: ChangeableRow, cluster: int) -> int:
 
 
 def _one_by_one(subject: ChangeableRow, to: int, ranges: Floats) -> tuple[NDArray[Any], Floats]:
-    """For each linear column, return the nearest value that moves the row to cluster ``to`` by itself.
+    """For each linear column, return the nearest value that alone moves the row to cluster ``to``.
 
     The results are the values, (d,), and their distances, (d,).
     """

@@ -176,7 +176,7 @@ class Explanation(BaseExplanation):
     def lines(self, n: int, against: Floats | None = None) -> list[Line]:
         """Return lines for the ``n`` strongest features of a single row, and one line for all others.
 
-        ``against`` is (d,), the relevance against one competitor, to show beside.
+        ``against`` is (d,), the relevance against one competitor, shown in another column.
         """
         top = self.top(n)
         cells = zip(top.feature[0], top.value[0], top.relevance[0], strict=True)

@@ -79,7 +79,7 @@ class Fidelity:
         )
 
     def sentences(self, noun: str) -> list[str]:
-        """Return what readers must know before they read shares; ``noun`` is the word for a row."""
+        """Return the caveats that apply to all shares; ``noun`` is the word for a row."""
         return [
             "The labels are explained through a surrogate, and the shares are the surrogate's: a feature "
             "that separates the labels may have a small or negative share.",

@@ -83,7 +83,7 @@ class Competition:
 
 
 def borderline(exp: BaseExplanation) -> NDArray[np.bool_]:
-    """Return whether each row is so close to a boundary that it could as well be on the other side, (n,)."""
+    """Return whether each row is so close to a boundary that it might as well be on the other side, (n,)."""
     return exp.is_borderline
 
 
@@ -181,7 +181,7 @@ def _means(values: NDArray[Any], group: Codes, n_groups: int) -> Floats:
 
 
 def statements(exp: Explanation, n_features: int = 5, summary: Summary | None = None) -> list[Statement]:
-    """Return what is known of the strongest features of each cluster, compared with other clusters.
+    """Return statements about the strongest features of each cluster, compared with other clusters.
 
     Each feature is compared with the clusters that most of its relevance comes from, at most three.
 
@@ -207,8 +207,8 @@ def sentences(exp: BaseExplanation, summary: ClusterSummary | None = None) -> li
     """Describe each cluster of the summary in one sentence: its features and its main competitors.
 
     For a table, the sentence compares the strongest features that together carry 60% of the cluster's
-    positive relevance, two to four of them, with the clusters that this relevance comes from. If all other
-    features add nothing, it names one feature and says so. For documents, it names up to three words.
+    positive relevance (two to four features) with the clusters that this relevance comes from. If all other
+    features add nothing, it names one feature and mentions this. For documents, it names up to three words.
 
     Parameters
     ----------

@@ -1,10 +1,10 @@
 """The smallest change for models whose clusters are not separated by hyperplanes, as a local optimum.
 
-The search starts at the row and at rows of the other cluster, and first steps into the cluster where some
-columns are held fixed. From a point inside the cluster, it goes straight back toward
-the row until the boundary, replaces the boundary there by its tangent planes, and moves to the point of these
-planes that is nearest to the row, or as far in that direction as it stays inside. It ends where no such move
-gets nearer. The result is a local optimum: a smaller change may exist elsewhere.
+The search starts at the row and at rows of the other cluster. If some columns are held fixed, it first has
+to step into the cluster. From a point inside the cluster, it moves straight toward the row until it reaches
+the boundary, replaces the boundary there with its tangent planes, and moves to the point of these planes that
+is nearest to the row, or as far in that direction as it stays inside. It ends when no such move gets closer
+to the row. The result is a local optimum: a smaller change may exist elsewhere.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ def local_step(
 def _polish(
     row: ChangeableRow, to: int, columns: Codes, base: Floats, point: Floats, margin: float
 ) -> Floats:
-    """Move to smaller changes nearby, found by chance, until there is none.
+    """Move to smaller changes nearby, found by random search, until none is found.
 
-    At kinks of the boundary, tangent planes alone end too early.
+    At kinks of the boundary, the search with tangent planes alone ends too early.
     """
     rng = np.random.default_rng(0)
     for _ in range(_POLISHES):
@@ -101,7 +101,7 @@ def _inputs(row: ChangeableRow, columns: Codes, base: Floats, steps: Floats) -> 
 def _is_inside(
     row: ChangeableRow, to: int, columns: Codes, base: Floats, steps: Floats, margin: float
 ) -> Floats:
-    """Return the evidence for the cluster after each step, minus what is needed to be certain, (n,)."""
+    """Return the evidence for the cluster after each step, minus the margin for rounding errors, (n,)."""
     x = _inputs(row, columns, base, steps)
     return row.model.evidence(x, to) - margin * row.model.typical_evidence - row.largest_rounding(to)
 

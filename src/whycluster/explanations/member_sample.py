@@ -74,13 +74,13 @@ class MemberSample:
             )
 
     def weights(self) -> Iterator[tuple[Codes, NDArray[Any]]]:
-        """Yield positions of members and the weights of their competitors, (b,) and (b, K), as `blocks`."""
+        """Yield the positions, (b,), of some members at a time and their competitors' weights, (b, K)."""
         for rows in self._row_blocks(_WEIGHTS):
             some = self.exp if len(rows) == len(self.cluster) else self.exp[rows]
             yield rows, some.competitor_weights()
 
     def _row_blocks(self, most: int) -> list[Codes]:
-        """Return the positions of the members of a few clusters at a time, with about ``most`` values."""
+        """Return blocks of positions, each with all members of a few clusters and about ``most`` values."""
         if len(self.cluster) * self.energy.n_clusters <= most:
             return [np.arange(len(self.cluster))] if len(self.cluster) else []
         order = np.argsort(self.cluster, kind="stable")

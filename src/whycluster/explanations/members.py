@@ -93,7 +93,7 @@ class MemberClusters:
 def count_pairs(
     cluster: Codes, competitor: Codes, n_clusters: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the pairs cluster * K + competitor that occur among n rows, sorted, and how often they do."""
+    """Return the pairs cluster * K + competitor that occur among n rows, sorted, and their frequencies."""
     pairs = cluster.astype(np.int64) * n_clusters + competitor
     if n_clusters**2 > len(pairs):
         return np.unique(pairs, return_counts=True)

@@ -24,7 +24,7 @@ def propose_names(summary: Summary) -> dict[Any, str]:
 
     A name says "high" or "low" only if the cluster's mean is above or below the mean of all other rows, the
     means of the clusters that the feature sets it apart from, and those of two thirds of all other clusters.
-    It names a category, true or false only if most rows of the cluster have it, and more than outside.
+    It names a category, true or false only if most rows of the cluster have it, and fewer rows elsewhere.
     """
     words = {label: _words(summary, group) for group, label in enumerate(summary.clusters.tolist())}
     n_words = dict.fromkeys(words, _N_WORDS)
@@ -48,7 +48,7 @@ def _unique(name: str, label: Any, count: int) -> str:
 
 
 def _words(summary: Summary, group: int) -> list[str]:
-    """Return what can be said of a cluster in two or three words per feature, the strongest first."""
+    """Return two or three words for each feature of a cluster, the strongest feature first."""
     found = [each for each in summary.statements(group, _CONSIDERED) if each.share > 0]
     columns = {name: i for i, name in enumerate(summary.feature_names)}
     words = []

@@ -2,8 +2,8 @@
 
 No single kind of data without clusters is fair. Uniform values give larger silhouettes than normal ones,
 skewed and discrete columns give larger silhouettes than both, and shuffling columns one by one destroys
-correlations, which k-means cuts into pieces that look distinct. So the rows are compared with three kinds,
-and must beat the best of them.
+correlations, although k-means cuts correlated data into pieces that look distinct. So the rows are compared
+with three kinds, and must beat the best of them.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ def with_one_peak(values: Floats) -> Floats:
     """Spread sorted values evenly over the gaps between peaks, so that only one peak is left.
 
     Gaps are where a unimodal density, fitted to a histogram with bins of equal size by isotonic regression on
-    both sides of the peak, is constant over several bins. All other values stay as they are, and so do
-    discrete columns.
+    both sides of the peak, is constant over several bins. All other values and all
+    discrete columns stay unchanged.
     """
     if len(np.unique(values)) <= _DISCRETE:
         return values
@@ -95,7 +95,7 @@ def with_one_peak(values: Floats) -> Floats:
 
 
 def _unimodal(density: Floats, weight: Floats) -> Floats:
-    """Return the density with one peak that is nearest by weighted squares, (b,)."""
+    """Return the density with one peak that has the smallest weighted squared error, (b,)."""
     from sklearn.isotonic import isotonic_regression
 
     fits = [isotonic_regression(density, sample_weight=weight)]  # the peak is at the end

@@ -58,7 +58,7 @@ _FAVORS_ROUND = "Silhouettes favor round clusters; clusters of other shapes may 
 
 
 class Null(NamedTuple):
-    """The silhouettes of clusters in one kind of data without clusters.
+    """The silhouettes of clusterings of one kind of data without clusters.
 
     Attributes
     ----------
@@ -287,7 +287,7 @@ def _resample(
 
 
 def _compare(sample: _Sample, reference: Refitting, seed: int, bar: Progress) -> tuple[Null, ...]:
-    """Return the silhouettes of clusters in data without clusters."""
+    """Return the silhouettes of clusterings of data without clusters."""
     rng, data = np.random.default_rng(seed), NullData(sample.rows)
     silhouette = float(_silhouettes(sample, sample.rows, sample.codes).mean())
     nulls = []

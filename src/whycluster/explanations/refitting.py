@@ -25,7 +25,7 @@ class Refitting:
     Parameters
     ----------
     model : the model, or a pipeline that ends with it; it is only copied
-    longest : the seconds of computing after which no more copies are fitted
+    longest : the CPU time, in seconds, after which no more copies are fitted
     """
 
     def __init__(self, model: Any, longest: float = _LONGEST) -> None:
@@ -49,7 +49,7 @@ class Refitting:
     def clusters(self, fitted: Floats, predicted: Floats, seed: int) -> NDArray[Any]:
         """Fit a copy with a random seed to some rows, and return the clusters of the same or other rows.
 
-        The time of day would depend on other processes, so the time of computing is limited.
+        CPU time is limited instead of wall time, which depends on other processes.
         """
         if self._left <= 0.0:
             raise RefitError(f"fitting {self.name} again takes too long")

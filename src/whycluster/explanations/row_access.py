@@ -77,7 +77,7 @@ class RowLocator(Generic[Rows]):
     rows: Rows
 
     def __getitem__(self, labels: Any) -> Rows:
-        """Return the rows with one name, or with each of several names, in their order."""
+        """Return the rows with one name, or with each of several names, in the order of the names."""
         several = isinstance(labels, (list, np.ndarray)) or hasattr(labels, "to_list")
         wanted = as_list(labels, "loc", whole=False) if several else [labels]
         return self.rows[[place for label in wanted for place in self.positions_of(label)]]

@@ -1,7 +1,7 @@
-"""Short values for print: rounded away from the row's own value, so that they are still enough.
+"""Short values to print: rounded away from the row's own value, so that they are still enough.
 
 A value that is enough may be surrounded by values that are not, so rounding to the nearest short number can
-lose the cluster. Rounding outward keeps it as a rule; whoever prints a value checks it first.
+lose the cluster. Rounding outward usually keeps it, and callers check each value before printing it.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def exactly(value: Any) -> Any:
 
 
 def as_cell(value: Any) -> Any:
-    """Return a short value as it is put into a cell."""
+    """Return a short value in the form in which cells hold it."""
     return float(value) if isinstance(value, Decimal) else value
 
 

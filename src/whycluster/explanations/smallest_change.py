@@ -57,9 +57,9 @@ def smallest_change(row: ChangeableRow, to: int, columns: Codes) -> Change | Non
 
 
 def short_change(row: ChangeableRow, to: int, columns: Codes, most: int) -> Change | None:
-    """Return a small change of at most ``most`` columns, or of more if these are not enough, for print.
+    """Return a small change to print, of at most ``most`` columns, or of more if these are not enough.
 
-    Its values are short numbers, given as `Decimal`, and enough exactly as they are.
+    Its values are short numbers, given as `Decimal`, and are enough exactly as printed.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ def short_change(row: ChangeableRow, to: int, columns: Codes, most: int) -> Chan
 
 
 def short_single(row: ChangeableRow, to: int, column: int, value: Any) -> Change | None:
-    """Return a change of one column, with a value that is short and enough exactly as it is."""
+    """Return a change of one column, with a short value that is enough exactly as printed."""
     return _first_short(row, to, Change([column], [value], math.nan))
 
 
@@ -138,7 +138,7 @@ def _with_free(
 
 
 def _size(row: ChangeableRow, base: Floats, step: Floats) -> float:
-    """Return the size of a change to the inputs ``base``, and from there by a step."""
+    """Return the size of a change that moves the inputs to ``base`` and then by a step."""
     return float(np.linalg.norm(np.append(step, (base - row.x) * row.model.step_scale)))
 
 
@@ -260,7 +260,7 @@ def _constraints(
 ) -> tuple[Floats, Floats] | None:
     """Return g and need, such that a step y of the columns reaches the margin if g y >= need.
 
-    Return None if no step gets to the hyperplanes, from which the margin is measured.
+    Return None if no step reaches the hyperplanes, from which the margin is measured.
     """
     half_spaces, rounding = row.half_spaces(to), row.rounding(base[None], to)
     h, g = half_spaces.h + half_spaces.slopes @ (base - row.x), row.slopes(half_spaces, columns)
@@ -287,9 +287,9 @@ def _limits(row: ChangeableRow, columns: Codes) -> tuple[Floats, Floats]:
 
 
 def lower_bound(row: ChangeableRow, to: int, columns: Codes) -> float:
-    """Return a size that no change of these columns undercuts, or 0 if none is known.
+    """Return a lower bound on the size of any change of these columns, or 0 if none is known.
 
-    It is infinite if no change is enough.
+    The bound is infinite if no change is enough.
     """
     if not row.model.is_linear:
         return 0.0

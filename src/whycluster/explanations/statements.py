@@ -185,7 +185,7 @@ class Statement(NamedTuple):
 
     @property
     def _words(self) -> dict[str, str]:
-        """The words for directions that the kind of values has of its own."""
+        """The words for directions that are specific to this kind of values."""
         if self.is_boolean:
             return _OF_BOOLEANS
         return _OF_DATES if self.is_date else {}

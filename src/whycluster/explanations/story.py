@@ -42,7 +42,7 @@ class EvidenceRank(NamedTuple):
 
 
 def evidence_rank(exp: BaseExplanation, row: int) -> EvidenceRank | None:
-    """Return the rank of a row's evidence, or None if the row is no member, or the other rows are unknown."""
+    """Return the rank of a row's evidence, or None if it is not a member or the other rows are unknown."""
     if not exp.is_member[row] or exp.positions is not None:
         return None
     own = exp.is_member & (exp.cluster_codes == exp.cluster_codes[row])
@@ -83,8 +83,8 @@ def is_split(exp: BaseExplanation) -> NDArray[np.bool_]:
 def contrast(exp: BaseExplanation, row: int) -> Floats | None:
     """Return the relevance of a row against its strongest competitor alone, (d,).
 
-    None if the relevance is already that, as in a contrast, with two clusters or with negative evidence, or
-    if a threshold is explained.
+    Return None if `relevance` already contains these values, as in a contrast, with two clusters or with
+    negative evidence, or if a threshold is explained.
     """
     if not splits_evidence(exp) or not is_split(exp)[row]:
         return None
@@ -120,7 +120,7 @@ class SharedEvidence(NamedTuple):
 
 
 def sharing_sentences(exp: BaseExplanation, row: int) -> list[str]:
-    """Return which competitors the evidence of a row is shared among, and what the other column shows."""
+    """Return sentences that explain the two columns of relevance in the description of a row."""
     competitor, share = (each[0] for each in SharedEvidence.of(exp[row]))
     if not share.any():
         return []
@@ -136,7 +136,7 @@ def sharing_sentences(exp: BaseExplanation, row: int) -> list[str]:
 
 
 class Typical(NamedTuple):
-    """How a value compares with what is typical of the row's own cluster and of its competitor.
+    """How a value compares with the typical values of the row's own cluster and of its competitor.
 
     Attributes
     ----------
@@ -154,7 +154,7 @@ class Typical(NamedTuple):
 def compare_with_typical(
     compared: Comparisons, column: int, value: Any, own: int, other: int, is_date: bool
 ) -> Typical | None:
-    """Compare a value with two clusters, given as positions; None if nothing can be said."""
+    """Compare a value with two clusters, given as positions; return None if it cannot be compared."""
     if is_missing(value):
         known = None if compared.missing is None else compared.missing[:, column]
         return _frequencies(known, own, other)
@@ -196,7 +196,7 @@ def _holds(number: float, means: tuple[float, float], texts: list[str]) -> bool:
 
 
 def typical_sentence(exp: Any, row: int, compared: Comparisons, relevance: Floats) -> str:
-    """Compare the value that speaks most for the row's cluster with what is typical of the competitor.
+    """Compare the strongest evidence for the row's cluster with the typical value of the competitor.
 
     Parameters
     ----------
@@ -208,7 +208,7 @@ def typical_sentence(exp: Any, row: int, compared: Comparisons, relevance: Float
     column = int(np.argmax(relevance))
     labels = exp.cluster.tolist()[row], exp.competitor.tolist()[row]
     if not relevance[column] > 0 or any(label not in compared.labels for label in labels):
-        return ""  # nothing speaks for the cluster, or no row shows what is typical
+        return ""  # no feature is evidence for the cluster, or no typical values are known
     own, other = (compared.labels.index(label) for label in labels)
     value, is_date = (
         exp.table.take(np.array([row])).pick(np.array([[column]]))[0, 0],

@@ -72,7 +72,7 @@ def _with_bounds(g: Floats, need: Floats, bounds: Floats) -> tuple[Floats, Float
 
 
 def _sides(column: WholeColumn, step: float) -> tuple[float, float]:
-    """Return the changes by whole numbers on both sides of a step, twice the same if it is one of them."""
+    """Return the whole changes just below and above a step, or the same one twice if the step is whole."""
     change = column.change_of(step)
     nearest = float(round(change))
     there, unit = column.step_of(nearest), abs(column.step_of(nearest + 1.0) - column.step_of(nearest))
@@ -89,7 +89,7 @@ def _branches(
     sides: Mapping[int, tuple[float, float]],
     whole: Mapping[int, WholeColumn],
 ) -> list[Floats]:
-    """Return the bounds on both sides of the column whose whole numbers are farthest, the nearer one last."""
+    """Return two bounds for the column that is farthest from a whole number, with the nearer side last."""
     ends = {i: np.array([whole[i].step_of(change) for change in sides[i]]) for i in split}
     column = max(split, key=lambda i: np.nan_to_num(np.abs(ends[i] - step[i]), nan=np.inf).min())
     found = []

@@ -91,7 +91,7 @@ def cut_all(names: Iterable[Any], longest: int = _LONGEST) -> list[str]:
 
 
 def _cut_around(text: str, others: Sequence[str], longest: int) -> str:
-    """Return the word in which a string differs from others, with as much of the string's ends as fits."""
+    """Shorten a string, keeping the word that differs from other strings and as much else as fits."""
     start = _common_prefix(others)
     stop = len(text) - _common_prefix([other[start:][::-1] for other in others])
     while start > 0 and text[start - 1].isalnum():

@@ -6,7 +6,7 @@ Modules, in reading order:
 - `features`, `documents`, `images`: additional contents for tables, documents and deep clusterings
 - `typical`: the typical values of clusters; `distributions`: small histograms of values
 - `rows`: the chosen rows as arrays; `sampling`: the choice of rows if there are too many to show
-- `values`: the values of rows, as in the data; `stories`: what the page says about a row; `map`: its place
+- `values`: the values of rows, as in the data; `stories`: the description of a row; `map`: its position
 - `formatting`: names, sentences and numbers as text
 - `packing`: arrays as base64 for the script
 - `page`: the contents as one HTML page, made from `page.html.j2`, `page.css` and `page.js`

@@ -351,7 +351,7 @@ class Contents(ABC):
         return lines
 
     def first_sentences(self) -> list[str]:
-        """Return what readers must know before they read about the clusters."""
+        """Return the caveats that apply to everything the report says about the clusters."""
         warned = [each.text for each in self._warnings if each.kind in findings.READ_FIRST]
         return clean_sentences([*self.exp.surrogate_sentences(), *warned])
 

@@ -126,7 +126,7 @@ class Distributions(NamedTuple):
     ) -> list[dict[str, Any]]:
         """Return the most frequent categories inside or outside a cluster, then all others combined.
 
-        Frequencies are shares of all rows, (inside, outside) of them, also of those with missing values.
+        Frequencies are shares of all rows inside and outside, including rows with missing values.
         """
         shares = [c / max(1.0, n) for c, n in zip((inside, outside), size, strict=True)]
         order = np.argsort(-np.maximum(*shares), kind="stable")[:_MAX_BARS]
@@ -207,9 +207,9 @@ def _edges_of(known: Floats) -> Floats:
 
 
 def axis_ends(values: Floats) -> tuple[float, float]:
-    """Return the smallest and largest value, without values so far from the others that they would hide them.
+    """Return the smallest and largest value, ignoring values so far out that they would hide the others.
 
-    The axis of the values between the first and the 99th percentile at most doubles in length.
+    The axis is at most twice as long as the range from the 1st to the 99th percentile.
     """
     low, high = np.quantile(values, [0.01, 0.99]).tolist()
     room = (_MOST_STRETCHED - 1.0) / 2 * (high - low)

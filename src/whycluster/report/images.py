@@ -29,7 +29,7 @@ class DeepContents(Contents):
     exp: DeepExplanation
 
     def facts(self) -> list[tuple[str, str]]:
-        """Add the shape of the relevance."""
+        """Add the shape of the relevance to the facts."""
         facts = super().facts()
         shape = " x ".join(map(str, self.exp.relevance.shape[1:]))
         where = "" if self.exp.at is None else f" of layer {clean_names([self.exp.at])[0]}"

@@ -17,7 +17,7 @@ _CROWDED = 0.04  # the axes are logarithmic if half of the rows take less than t
 
 
 def place_on_map(found: Projection) -> dict[str, Any]:
-    """Return the places of the rows on the map, and what the page says about the map."""
+    """Return the positions of the rows on the map, and facts about the map."""
     points, is_logarithmic = found.points, False
     view = _view(points)
     if _is_crowded(points, view):
@@ -48,13 +48,13 @@ def _view(points: Floats) -> Floats:
 
 
 def _is_crowded(points: Floats, view: Floats) -> bool:
-    """Return whether half of the rows are in so small a part of the map that they cannot be told apart."""
+    """Return whether half of the rows share a part of the map that is too small to distinguish them."""
     quarter, three_quarters = np.quantile(points, [0.25, 0.75], axis=0)
     return bool((three_quarters - quarter).max() < _CROWDED * (view[1] - view[0]).max())
 
 
 def _logarithmic(points: Floats) -> Floats:
-    """Return a logarithmic scale on both sides of the median, which is linear within half of the rows."""
+    """Return the points on a scale that is linear near the median and logarithmic far from it."""
     quarter, median, three_quarters = np.quantile(points, [0.25, 0.5, 0.75], axis=0)
     unit = float((three_quarters - quarter).max())
     return np.arcsinh((points - median) / unit) if unit > 0 else points

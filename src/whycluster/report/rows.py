@@ -1,4 +1,4 @@
-"""The rows of a report as arrays of clusters, competitors, evidence, places on the map, and contrasts."""
+"""The rows of a report as arrays of clusters, competitors, evidence, positions on the map, and contrasts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ROUNDING = 1e-6  # residuals below this fraction of the evidence are rounding e
 
 
 def claims_of(contents: Contents, chosen: Codes, some: BaseExplanation) -> dict[str, Any]:
-    """Return the claims about the chosen rows (``some``) and their places on the map."""
+    """Return the claims about the chosen rows (``some``) and their positions on the map."""
     exp = contents.exp
     evidence, residual = some.evidence.astype(np.float64), some.residual
     names = contents.ids_of(chosen.tolist())

@@ -29,14 +29,14 @@ from whycluster.report.packing import smallest_codes, smallest_floats
 
 _ROUNDING = 1e-6  # residuals below this fraction of the evidence are rounding errors
 _VALUES_AT_ONCE = 1 << 22  # number of values per batch (32 MB)
-ABOVE, BELOW, NEARER, FREQUENCY = 1, 2, 4, 8  # what the typical sentence of a row says
+ABOVE, BELOW, NEARER, FREQUENCY = 1, 2, 4, 8  # contents of a row's sentence about typical values
 
 
 def evidence_ranks(exp: BaseExplanation, chosen: Codes) -> dict[str, Any]:
     """Return how many members of its cluster have less evidence than each chosen row.
 
-    0 stands for a row that is not a member, and the numbers of members are counted from 1. Nothing is
-    returned if some rows were selected, since the other members are unknown.
+    The number is increased by 1; 0 means that the row is not a member. Nothing is returned for a selection of
+    rows, since the other members are unknown.
     """
     if exp.positions is not None:
         return {}
@@ -88,7 +88,7 @@ def relevance_against_competitor(exp: Explanation, some: Explanation) -> NDArray
 
 
 def residuals(some: Explanation, against: NDArray[Any]) -> dict[str, Any]:
-    """Return the evidence that belongs to no single feature, given the relevance against it, (n, d)."""
+    """Return the residual of each row, given its relevance against the strongest competitor, (n, d)."""
     residual = np.where(is_split(some), some.evidence - against.sum(axis=1), 0.0)
     if not (np.abs(residual) > _ROUNDING * np.abs(some.evidence)).any():
         return {}
@@ -97,7 +97,7 @@ def residuals(some: Explanation, against: NDArray[Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class TypicalValues:
-    """The value of each row that speaks most for its cluster, compared with what is typical elsewhere.
+    """The strongest evidence for each row's cluster, compared with typical values of two clusters.
 
     Attributes
     ----------
@@ -117,7 +117,7 @@ class TypicalValues:
         return cls(compared, some, np.asarray(against.argmax(axis=1)))
 
     def packed(self, against: NDArray[Any]) -> dict[str, Any]:
-        """Return what the typical sentence of each row says, or 0 if there is none."""
+        """Return the contents of each row's sentence about typical values as codes; 0 means no sentence."""
         n = len(self.some)
         says, means = np.zeros(n, dtype=np.uint8), np.zeros((n, 2), dtype=np.intp)
         speaks = np.take_along_axis(against, self.feature[:, None], axis=1)[:, 0] > 0
@@ -137,7 +137,7 @@ class TypicalValues:
         }
 
     def _compare(self, column: int, value: Any, own: int, other: int) -> tuple[int, tuple[str, str]]:
-        """Return what can be said about a value, and what is typical of the two clusters as text."""
+        """Return a code for the comparison of a value, and the typical values of both clusters as text."""
         is_date = column in self.some.table.dates
         found = compare_with_typical(self.compared, column, value, own, other, is_date)
         if found is None:

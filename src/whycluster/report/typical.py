@@ -1,4 +1,4 @@
-"""The typical values of a cluster, beside those of all rows."""
+"""The typical values of a cluster, next to those of all rows."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def choose_encoding(values: Floats, is_date: bool = False) -> Encoding:
 
 
 def _as_decimals(known: Floats) -> tuple[Floats, int] | None:
-    """Return the numbers, and how many decimals they have, or None if they have very many.
+    """Return the numbers, and how many decimals they have, or None if they have too many.
 
     Numbers in single precision are read with the digits that they were written with.
     """
@@ -85,7 +85,7 @@ def _as_decimals(known: Floats) -> tuple[Floats, int] | None:
 
 
 def _fixed(known: Floats, decimals: int) -> Encoding | None:
-    """Return an encoding with a fixed number of decimals, or None if two bytes do not suffice for it."""
+    """Return an encoding with a fixed number of decimals, or None if two bytes are not enough."""
     low, high = float(known[0]), float(known[-1])
     if max(abs(low), abs(high)) * 10.0**decimals >= _LARGEST_WHOLE:
         return None

@@ -1,8 +1,9 @@
-"""k-means in compiled loops: one call computes all results of a block of rows.
+"""K-means in compiled loops: one call computes all results of a block of rows.
 
 The loops are in ``kmeans.c``, which is compiled when the package is installed on Linux on x86-64 or aarch64
-with a C compiler. Everywhere else, and for all other models and queries, NumPy computes the same results in
-more steps (`whycluster.core.attribution`); ``tests/core/test_compiled.py`` checks that the two agree.
+with a C compiler. Everywhere else, and for all other models, the sequential rule and thresholds, NumPy
+computes the same results in more steps (`whycluster.core.attribution`). ``tests/core/test_compiled.py``
+checks that the two agree.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ class Block(ctypes.Structure):
 
 
 class Answer(IntEnum):
-    """What a call writes besides the assignment, as in kmeans.c."""
+    """The results that a call writes in addition to the assignment, as in kmeans.c."""
 
     ASSIGNMENT = 0
     ENERGIES = 1
@@ -201,7 +202,7 @@ class CompiledKMeans:
         assignment : contiguous arrays (b,) for the results
         given : which of them the caller has filled: 1 for the clusters, 2 for the competitors, 3 for both
         answer : what to write to ``out``
-        sharing : the rule, unless only the assignment is asked for
+        sharing : the rule, unless only the assignment is requested
         out : (b, d) or, for the competition, (b, K); float32 or float64, stored by rows or by columns
         """
         block = _block(rows, first, len(assignment.cluster))

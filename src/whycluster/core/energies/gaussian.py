@@ -79,13 +79,13 @@ class GaussianEnergy(_MixtureEnergy):
 
         e_i = ((x - mu)_i^2 / S_ii + log S_ii + (Q (x - mu))_i^2 / Q_ii - log Q_ii) / 4.
 
-    It averages the first and the last place in which feature i can be read: alone, its marginal density has
-    the variance S_ii, and after all other features, its conditional density has the variance 1 / Q_ii. The
-    marginal term is what the feature says alone, even if other features repeat it, and the conditional term
-    is what only this feature adds.
+    It averages two negative log densities of feature i: the marginal one, with variance S_ii, and the
+    conditional one given all other features, with variance 1 / Q_ii. The marginal term measures the
+    information in the feature alone, even if other features repeat it. The conditional term measures the
+    information that only this feature adds.
 
-    The split does not add up to s_k. What correlated features say together or repeat belongs to no single
-    feature, and neither does the weight of the component. The terms of the quadratic form,
+    The split does not add up to s_k. The joint and the redundant information of correlated features belongs
+    to no single feature, and neither does the weight of the component. The terms of the quadratic form,
     (x - mu) * (Q (x - mu)) / 2, add up to it, but those of correlated features are large and cancel each
     other. If all features are independent, the split equals that of `DiagonalGaussianEnergy`.
 
@@ -100,7 +100,7 @@ class GaussianEnergy(_MixtureEnergy):
         ``roots``, which must then be invertible. A feature with deviation 0 is left out of the split
     """
 
-    unattributed = "the weights of the components, and what correlated features say together or repeat"
+    unattributed = "the weights of the components, and joint or redundant information of correlated features"
 
     def __init__(
         self,

@@ -51,7 +51,7 @@ def checks(
     summary: Summary | None = None,
     sample: MemberSample | None = None,
 ) -> list[Check]:
-    """Return all checks that were made, each with its warnings or the figure that gave no reason for one.
+    """Return all checks that were run, each with its warnings or with the figure that ruled them out.
 
     Parameters
     ----------

@@ -127,8 +127,8 @@ def check_sizes(exp: BaseExplanation) -> Check:
                 "small",
                 f"{capitalize(join_first(listed))} {'is' if one else 'are'} small: fewer than "
                 f"{_SMALL} {nouns(exp)}, or fewer than 1% of all {total:,}. "
-                f"{'Its' if one else 'Their'} typical values rest on little, and a few outliers may be all "
-                f"there is. Look at these {nouns(exp)}, or cluster again with fewer clusters.",
+                f"{'Its' if one else 'Their'} typical values are based on few {nouns(exp)}, which may be "
+                f"outliers. Look at these {nouns(exp)}, or cluster again with fewer clusters.",
                 tuple(exp.labels[codes[small]].tolist()),
             )
         )

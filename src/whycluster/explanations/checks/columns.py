@@ -1,4 +1,4 @@
-"""Checks of columns that carry much of a cluster: of one alone, identifiers, dates, years and labels."""
+"""Checks of columns with much of the relevance: single columns, identifiers, dates, years and labels."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _LABELS = {"label", "labels", "class", "target", "cluster", "clusters", "segment
 
 
 def check_one_column(context: Context) -> Check:
-    """Check whether one column carries most of all relevance, or of a cluster's."""
+    """Check whether one column carries most of the relevance, overall or in a cluster."""
     exp, share = context.exp, context.summary.share
     name = "one column"
     if len(exp) < ENOUGH:
@@ -189,7 +189,7 @@ def _label(context: Context, column: int) -> Iterator[Finding]:
     if min(pair[0] for pair in pairs) >= _COINCIDES and min(pair[1] for pair in pairs) >= _GAIN:
         yield Finding(
             "label",
-            f"{shown} and the clusters nearly coincide: each of them gives the other for "
+            f"{shown} and the clusters nearly coincide: each of them determines the other for "
             f"{at_least(min(pair[0] for pair in pairs))} rows{context.sampled}. If {shown} is a label "
             f"that the clusters were meant to find, leave it out and cluster again.",
             feature=name,
@@ -205,8 +205,8 @@ def _label(context: Context, column: int) -> Iterator[Finding]:
 
 
 def check_missing(context: Context) -> Check:
-    """Check whether clusters rest on missing values."""
-    return check_of("missing values", _missing(context.summary), "no cluster rests on missing values")
+    """Check whether clusters depend on missing values."""
+    return check_of("missing values", _missing(context.summary), "no cluster depends on missing values")
 
 
 def _missing(summary: Summary) -> Iterator[Finding]:
@@ -217,10 +217,11 @@ def _missing(summary: Summary) -> Iterator[Finding]:
         elsewhere = "" if np.isnan(outside) else f" ({percent(outside)} elsewhere)"
         yield Finding(
             "missing values",
-            f'{capitalize(cluster_text(label))} rests on missing values: "{format_name(name)}" is missing in '
-            f"{percent(inside)} of its rows{elsewhere} and carries {percent(summary.share[group, column])} "
-            f"of its relevance. Rows may be grouped by how they were recorded, not by what they are like. "
-            f"Find out why the values are missing; fill them in or leave the column out, and cluster again.",
+            f'{capitalize(cluster_text(label))} depends on missing values: "{format_name(name)}" is missing '
+            f"in {percent(inside)} of its rows{elsewhere} and carries "
+            f"{percent(summary.share[group, column])} of its relevance. Rows may be grouped by how they were "
+            f"recorded, not by what they are like. Find out why the values are missing; fill "
+            f"them in or leave the column out, and cluster again.",
             (summary.clusters.tolist()[group],),
             name,
         )

@@ -1,4 +1,4 @@
-"""The explanation that is checked, with what several checks read of it."""
+"""The explanation that is checked, and the data that several checks share."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MOST_COLUMNS = 200  # columns whose values are checked: those that carry most
 
 @dataclass(frozen=True, eq=False)
 class Context:
-    """An explanation of a table, and what several checks read of it.
+    """An explanation of a table, and the data that several checks share.
 
     Attributes
     ----------
@@ -48,7 +48,7 @@ class Context:
 
     @property
     def sampled(self) -> str:
-        """A remark for figures that come from some of the rows only."""
+        """A remark for figures that are based on only some of the rows."""
         n = len(self.rows)
         return f" (in a sample of {n:,} rows)" if n < len(self.exp) else ""
 
@@ -83,7 +83,7 @@ class Context:
 
 
 class _ColumnValues(dict[int, "Values"]):
-    """The values of the columns of a table; a column is read when it is first asked for."""
+    """The values of the columns of a table; each column is read on first access."""
 
     def __init__(self, table: Table) -> None:
         super().__init__()

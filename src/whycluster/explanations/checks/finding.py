@@ -35,12 +35,12 @@ class Finding(NamedTuple):
 
 
 class Check(NamedTuple):
-    """A check that was made, and its outcome.
+    """A check that was run, and its outcome.
 
     Attributes
     ----------
     name : what was checked
-    outcome : the number of warnings, the figure that gave no reason for a warning, or why nothing was checked
+    outcome : the number of warnings, the figure that ruled out a warning, or why nothing was checked
     findings : the warnings
     """
 

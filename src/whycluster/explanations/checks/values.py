@@ -45,7 +45,7 @@ def _nearly_constant(context: Context, column: int) -> Iterator[Finding]:
             "nearly constant",
             f'"{format_name(context.names[column])}" is nearly constant: {percent(share)} of its values '
             f"{are}{context.sampled}. Scaled to unit variance, the few others become extreme, and can form a "
-            f"cluster of their own. Leave the column out, or check that these few rows matter so much.",
+            f"cluster of their own. Leave the column out, or check that these few rows matter that much.",
             feature=context.names[column],
         )
 
@@ -102,7 +102,7 @@ def _correlated(context: Context) -> Iterator[_Pair]:
 
 
 def _numeric_inputs(context: Context) -> tuple[list[int], Floats]:
-    """Return the numeric columns that count, and one input of the model for each; its inputs may vary."""
+    """Return the numeric columns that count, and for each the input of the model with the most values."""
     if context.inputs is None:
         return [], np.empty((0, 0))
     x, source = context.inputs
@@ -128,12 +128,12 @@ def _same_categories(context: Context) -> Iterator[_Pair]:
         both = determined(a, b), determined(b, a)
         if min(gain for _, gain in both) >= _GAIN:
             share = min(share for share, _ in both)
-            text = f"each of them gives the other for {at_least(share)} rows"
+            text = f"each of them determines the other for {at_least(share)} rows"
             yield _Pair(share, first, second, text)
 
 
 def check_skewed(context: Context) -> Check:
-    """Check whether columns are heavily skewed where the model reads them."""
+    """Check whether columns are heavily skewed in the inputs of the model."""
     name = "skewed columns"
     if len(context.exp) < ENOUGH:
         return Check(name, FEW_ROWS)
