@@ -235,7 +235,7 @@ class RawTable(ObjectTable):
 
 
 def _has_numbers(kind: ColumnKind) -> bool:
-    """Return whether columns of a kind are read as numbers; all others are read as categories."""
+    """Return whether columns of this kind are read as numbers; all others are read as categories."""
     return kind.is_numeric or kind.is_temporal or kind is ColumnKind.EMPTY
 
 

@@ -167,7 +167,7 @@ class NetworkOptions(TypedDict, total=False):
 class Network(ABC):
     """A clustering model as a neural network, which assigns rows like the model and can be explained.
 
-    Made by `whycluster.neuralize`.
+    Returned by `whycluster.neuralize`.
 
     Parameters
     ----------

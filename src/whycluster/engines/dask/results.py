@@ -40,8 +40,9 @@ class PartitionResult(NamedTuple):
 class LazyExplanation:
     """An explanation of why each row of a Dask collection is in its cluster, computed only on request.
 
-    Made by `whycluster.explain`. All arrays are Dask arrays with the chunks of the data. One task explains a
-    partition for all attributes at once, so compute several attributes in one call to `dask.compute`.
+    Returned by `whycluster.explain`. All arrays are Dask arrays with the chunks of the data. One task
+    explains a partition for all attributes at once, so compute several attributes in one call to
+    `dask.compute`.
 
     Attributes
     ----------

@@ -66,7 +66,7 @@ def nouns(exp: BaseExplanation, n: int = 2) -> str:
 
 
 def at_least(part: float) -> str:
-    """Return "all" or the share of rows, rounded down: "at least 97% of the"."""
+    """Return words to put before "rows": "all", or the share rounded down, as in "at least 97% of the"."""
     return "all" if part == 1.0 else f"at least {math.floor(100 * part)}% of the"
 
 
