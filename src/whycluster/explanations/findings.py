@@ -208,7 +208,8 @@ def sentences(exp: BaseExplanation, summary: ClusterSummary | None = None) -> li
 
     For a table, the sentence compares the strongest features that together carry 60% of the cluster's
     positive relevance (two to four features) with the clusters that this relevance comes from. If all other
-    features add nothing, it names one feature and mentions this. For documents, it names up to three words.
+    features add little or nothing, it names one feature and says that. For documents, it names up to three
+    words.
 
     Parameters
     ----------

@@ -101,7 +101,7 @@ class MixingEnergy(WrappedEnergy):
         self.linear.pull(slope, out)
 
     def with_means(self, means: Floats, sizes: Codes) -> Energy:
-        """Return a copy that uses the means of the members; an empty cluster keeps its shortest x."""
+        """Return a copy that uses the means of the members; an empty cluster still uses its shortest x."""
         found = copy(self)
         found.sizes, found.needs_means = sizes, False
         found.prepare(np.where(sizes[:, None] > 0, means, 0.0))
