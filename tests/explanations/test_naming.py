@@ -105,7 +105,7 @@ class TestRename:
         exp = self._exp().rename({0: "Loyal", 2: "Rare"})
         assert set(exp.cluster.tolist()) == {"Loyal", 1, "Rare"}
         assert exp.summary().clusters.tolist() == ["Loyal", 1, "Rare"]
-        assert any("cluster Loyal" in text for text in wc.findings.sentences(exp))
+        assert any("Loyal" in text and "cluster" in text for text in wc.findings.sentences(exp))
         assert "Loyal" in exp.describe(int(np.flatnonzero(exp.cluster == "Loyal")[0]))
         assert {"Loyal", "Rare"} <= set(exp.to_frame()["cluster"])
         exp.report(tmp_path / "report.html")
