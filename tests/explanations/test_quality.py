@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections import Counter
 from pathlib import Path
@@ -15,6 +16,7 @@ from sklearn.base import BaseEstimator
 from sklearn.cluster import Birch, KMeans
 from sklearn.datasets import load_iris, load_wine, make_blobs
 from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.isotonic import IsotonicRegression
 from sklearn.metrics import adjusted_rand_score, silhouette_samples, silhouette_score
 from sklearn.mixture import GaussianMixture
 from sklearn.pipeline import make_pipeline
@@ -50,6 +52,33 @@ def check_not_measured(found: Quality, reason: str) -> None:
     figures = (found.verdict, found.silhouette, found.nulls, found.stability, found.reference)
     assert figures == (None,) * 5
     assert found.clusters is found.cluster_silhouette is found.cluster_stability is None
+
+
+def every_peak_tried(values: Array) -> Array:
+    """`with_one_peak`, from two isotonic regressions for each place of the peak."""
+    edges = np.unique(np.quantile(values, np.linspace(0.0, 1.0, 41)))
+    inside = np.searchsorted(edges, values, side="right").clip(1, len(edges) - 1) - 1
+    width = np.diff(edges)
+    density = np.bincount(inside, minlength=len(width)) / width
+
+    def fitted(peak: int) -> Array:
+        sides = np.split(np.arange(len(width)), [peak + 1])
+        fits = [
+            IsotonicRegression(increasing=rising).fit(side, density[side], width[side]).predict(side)
+            for side, rising in zip(sides, (True, False), strict=True)
+            if len(side)
+        ]
+        return np.concatenate(fits)
+
+    shape = min(map(fitted, range(len(width))), key=lambda fit: float((width * (fit - density) ** 2).sum()))
+    result: Array = values.copy()
+    steps = np.flatnonzero(~np.isclose(shape[1:], shape[:-1], rtol=1e-12, atol=0.0)) + 1
+    for bins in np.split(np.arange(len(shape)), steps):
+        own = np.flatnonzero(np.isin(inside, bins))
+        if len(bins) > 1:
+            low, high = edges[bins[0]], edges[bins[-1] + 1]
+            result[own] = low + (np.arange(len(own)) + 0.5) / len(own) * (high - low)
+    return result
 
 
 class TestFigures:
@@ -176,6 +205,23 @@ class TestNullData:
         peak = after.argmax()
         assert np.diff(after[: peak + 1]).min() > -15
         assert np.diff(after[peak:]).max() < 15
+
+    @pytest.mark.parametrize("seed", range(5))
+    def test_the_shape_with_one_peak_is_the_nearest_of_all(self, seed: int) -> None:
+        rng = np.random.default_rng(seed)
+        two = np.concatenate([rng.normal(0, 1, 150), rng.normal(rng.uniform(0, 8), 2, 150)])
+        for values in (np.sort(two), np.sort(np.exp(two)), np.sort(rng.integers(0, 60, 300).astype(float))):
+            np.testing.assert_allclose(with_one_peak(values), every_peak_tried(values), rtol=1e-12)
+
+    def test_it_takes_less_than_a_fifth_of_the_time_of_trying_every_peak(self) -> None:
+        columns = np.sort(np.random.default_rng(0).normal(size=(20, 100)))
+        seconds = []
+        for shape in (with_one_peak, every_peak_tried):
+            start = time.process_time()
+            for column in columns:
+                shape(column)
+            seconds.append(time.process_time() - start)
+        assert seconds[0] < 0.2 * seconds[1]
 
     def test_constant_columns_and_few_rows(self) -> None:
         rows = np.column_stack([np.arange(12.0), np.full(12, 7.0)])

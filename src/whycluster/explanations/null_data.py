@@ -98,13 +98,34 @@ def _unimodal(density: Floats, weight: Floats) -> Floats:
     """Return the density with one peak that has the smallest weighted squared error, (b,)."""
     from sklearn.isotonic import isotonic_regression
 
-    fits = [isotonic_regression(density, sample_weight=weight)]  # the peak is at the end
-    for peak in range(len(density) - 1):
-        up = isotonic_regression(density[: peak + 1], sample_weight=weight[: peak + 1])
-        down = isotonic_regression(density[peak + 1 :], sample_weight=weight[peak + 1 :], increasing=False)
-        fits.append(np.concatenate([up, down]))
-    errors = [float((weight * np.square(fit - density)).sum()) for fit in fits]
-    return np.asarray(fits[int(np.argmin(errors))])
+    rising = _errors_of_rising(density.tolist(), weight.tolist())
+    falling = _errors_of_rising(density[::-1].tolist(), weight[::-1].tolist())[::-1]
+    n_up = int(np.argmin(np.append(0.0, rising) + np.append(falling, 0.0)))
+    parts = [isotonic_regression(density[:n_up], sample_weight=weight[:n_up])] if n_up else []
+    if n_up < len(density):
+        parts.append(isotonic_regression(density[n_up:], sample_weight=weight[n_up:], increasing=False))
+    return np.concatenate(parts)
+
+
+def _errors_of_rising(values: list[float], weights: list[float]) -> list[float]:
+    """Return, for each beginning of the values, the weighted squared error of the nearest rising values.
+
+    One pass of pooling adjacent violators gives the errors of all beginnings, as in Stout, *Unimodal
+    regression via prefix isotonic regression* (2008).
+    """
+    errors: list[float] = []
+    pools: list[tuple[float, float, float]] = []  # weight, mean, and the error up to the end of the pool
+    for mean, weight in zip(values, weights, strict=True):
+        own = 0.0  # error inside the last pool
+        while pools and pools[-1][1] >= mean:
+            before, level, up_to = pools.pop()
+            own += up_to - (pools[-1][2] if pools else 0.0)
+            own += before * weight / (before + weight) * (level - mean) ** 2
+            mean += before / (before + weight) * (level - mean)
+            weight += before
+        pools.append((weight, mean, own + (pools[-1][2] if pools else 0.0)))
+        errors.append(pools[-1][2])
+    return errors
 
 
 def _with_covariance(x: Floats, independent: Floats) -> Floats:
