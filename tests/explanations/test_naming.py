@@ -195,7 +195,12 @@ class TestCommand:
         [
             ("0,a,b\n", "is not: a line has 3 values instead of 2."),
             ("0,a\n7,b\n", "whycluster: --names must name the clusters 0, 1, 2; got '7'."),
-            ("0,a\n1,a\n", "whycluster: rename: each cluster must have its own name; 'a' would name several"),
+            (
+                "0,a\n1,a\n",
+                "whycluster: --names: each cluster must have its own name; 'a' would name several ",
+            ),
+            ("0,a\n1, \n", "whycluster: --names: a name must be text; got '' for cluster 1.\n"),
+            ("0,a\n0,b\n", "whycluster: --names must name each cluster once; cluster 0 has two names.\n"),
         ],
     )
     def test_bad_files(

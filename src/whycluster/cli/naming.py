@@ -8,6 +8,7 @@ from typing import Any
 
 from whycluster.core.errors import InvalidInputError
 from whycluster.data.files import parse_json
+from whycluster.data.labels import as_labels, renamed
 
 
 def read_names(path: Path, labels: list[Any]) -> dict[Any, str]:
@@ -33,7 +34,10 @@ def read_names(path: Path, labels: list[Any]) -> dict[Any, str]:
         if cluster not in known:
             listed = ", ".join(list(known)[:10]) + ", ..." * (len(known) > 10)
             raise InvalidInputError(f"--names must name the clusters {listed}; got {cluster!r}.")
+        if known[cluster] in names:
+            raise InvalidInputError(f"--names must name each cluster once; cluster {cluster} has two names.")
         names[known[cluster]] = name
+    renamed(as_labels(labels), names, "--names")  # raises if names repeat or are blank
     return names
 
 
