@@ -220,3 +220,14 @@ def test_a_reader_that_leaves_early_and_a_console_of_few_characters(table: Path,
     )
     assert result.returncode == 0, result.stderr
     assert r"w\xe9r" in result.stdout
+
+
+def test_a_table_of_duplicates(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "t.csv").write_text("a,b\n" + "1,2\n3,5\n4,4\n" * 4)
+    assert evaluate(capsys, tmp_path / "t.csv", "--k", 2) == (
+        2,
+        "",
+        "whycluster: the table must contain rows without duplicates, since values are drawn from their "
+        "estimated density; each of the 12 rows has a duplicate in the numeric columns. Remove the "
+        "duplicates.\n",
+    )

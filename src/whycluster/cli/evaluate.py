@@ -61,6 +61,7 @@ def evaluate(
     classified = classify_columns(frame[chosen], "evaluate", chosen if options.columns else ())
     columns, more_notes = _complete_numbers(classified, labels)
     notes += more_notes
+    _check_distinct(columns)
     X = StandardScaler().fit_transform(np.column_stack(list(columns.values())))
     table = pl.DataFrame(X, schema=list(columns))
     model, description = _cluster(table, X, labels, options)
@@ -129,6 +130,17 @@ def _complete_numbers(
     if not complete.all():
         notes.append(f"Left out because of missing values: {(~complete).sum()} of {len(complete)} rows.")
     return varying, notes
+
+
+def _check_distinct(columns: dict[str, Floats]) -> None:
+    """Raise an error if every row has a duplicate, since no density can be estimated then."""
+    _, size = np.unique(np.column_stack(list(columns.values())), axis=0, return_counts=True)
+    if size.min() > 1:
+        raise InvalidInputError(
+            "the table must contain rows without duplicates, since values are drawn from their estimated "
+            f"density; each of the {size.sum():,} rows has a duplicate in the numeric columns. Remove the "
+            "duplicates."
+        )
 
 
 def _varies(values: Floats) -> bool:
