@@ -83,3 +83,13 @@ def test_a_threshold_for_a_mixture_in_files(tmp_path: Path, capsys: pytest.Captu
     found = pl.read_parquet(tmp_path / "out" / "part.parquet")
     exp = wc.explain(mixture, ROWS, threshold=0.9)
     np.testing.assert_allclose(found.select("x", "y", "z").to_numpy(), exp.relevance, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.filterwarnings("error::whycluster.FewRowsWarning")
+def test_a_table_of_few_rows_is_explained_without_python_warnings(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    FRAME[[0, 1, 2, 30, 31, 60, 61]].write_csv(tmp_path / "rows.csv")
+    for command_name, *options in (["explain", "--report", tmp_path / "page.html"], ["row", "--id", 3]):
+        code, _, err = invoke(capsys, command_name, tmp_path / "rows.csv", "--k", 3, *options)
+        assert (code, err) == (0, "")

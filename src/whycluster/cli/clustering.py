@@ -16,7 +16,7 @@ from whycluster.cli.naming import read_names
 from whycluster.cli.reading import TableFile, check_text, code_notes, date_notes, read, with_dates
 from whycluster.clustering.labels import fit_surrogate
 from whycluster.core.arrays import Codes
-from whycluster.core.errors import ColumnWarning, FidelityWarning, InvalidInputError
+from whycluster.core.errors import ColumnWarning, FewRowsWarning, FidelityWarning, InvalidInputError
 from whycluster.data import display
 from whycluster.data.column_checks import LIKE_IDENTIFIER, ClassifiedColumns, classify_columns
 from whycluster.data.files import is_utf8
@@ -127,6 +127,7 @@ class ClusteredTable:
             query["background"] = self.rows
         with Progress("explaining", None), warnings.catch_warnings():
             warnings.simplefilter("ignore", FidelityWarning)  # the findings include this warning
+            warnings.simplefilter("ignore", FewRowsWarning)  # beta is measured on all rows that there are
             exp = self.network.explain(rows, **query)
         return replace(exp, owns_data=True, positions=positions, row_names=self.ids)
 
