@@ -206,6 +206,27 @@ def test_behind_a_pca_some_of_the_rows_have_no_second_split() -> None:
     assert "alone." not in exp[[3, 4]].describe(0)  # the split depends on the means of all rows
 
 
+def test_a_value_has_enough_digits_to_compare_as_printed() -> None:
+    rng = np.random.default_rng(0)
+    values = np.concatenate(
+        [rng.normal(1e9, 0.1, 40), rng.normal(1e9 + 3, 0.1, 40), rng.normal(1e9, 0.1, 40)]
+    )
+    frame = pd.DataFrame({"offset": values, "flag": np.repeat([0.0, 0.0, 5.0], 40)})
+    exp = wc.explain(KMeans(3, n_init=3, random_state=0).fit(frame), frame)
+    n_numbers = 0
+    for row in range(len(frame)):
+        found = _TYPICAL.search(" ".join(exp.describe(row).splitlines()))
+        if found is None or found["name"] != "offset":
+            continue
+        n_numbers += 1
+        value, other = float(found["value"]), float(found["other"])
+        assert abs(value - values[row]) < 1
+        assert found["side"] == ("above" if value > other else "below"), found[0]
+        if found["own"] is not None:
+            assert abs(value - float(found["own"])) < abs(value - other)
+    assert n_numbers >= 40
+
+
 def test_one_row_alone_has_no_rank_and_no_typical_value() -> None:
     _, exp = _wine(3)
     text = exp[5].describe()

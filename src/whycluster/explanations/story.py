@@ -141,6 +141,7 @@ class Typical(NamedTuple):
     Attributes
     ----------
     own, other : the mean or frequency in the two clusters, as text
+    value : the number, with so many digits that the comparisons hold as printed; "" if it is not a number
     is_above : whether the value is above the mean of the competitor; None if frequencies are given
     is_nearer : whether the value is nearer to the mean of its own cluster
     """
@@ -149,6 +150,7 @@ class Typical(NamedTuple):
     other: str
     is_above: bool | None = None
     is_nearer: bool = False
+    value: str = ""
 
 
 def compare_with_typical(
@@ -168,8 +170,11 @@ def compare_with_typical(
     number, (mine, theirs) = to_days(value) if is_date else float(value), means[[own, other]].tolist()
     if not np.isfinite([number, mine, theirs]).all() or number == theirs:
         return None
-    texts = display.format_dates([mine, theirs]) if is_date else _true_as_printed(number, mine, theirs)
-    return Typical(texts[0], texts[1], number > theirs, abs(number - mine) < abs(number - theirs))
+    is_above, is_nearer = number > theirs, abs(number - mine) < abs(number - theirs)
+    shown, (here, there) = (
+        ("", display.format_dates([mine, theirs])) if is_date else _true_as_printed(number, mine, theirs)
+    )
+    return Typical(here, there, is_above, is_nearer, shown)
 
 
 def _frequencies(known: Floats | None, own: int, other: int) -> Typical | None:
@@ -179,20 +184,23 @@ def _frequencies(known: Floats | None, own: int, other: int) -> Typical | None:
     return Typical(mine, theirs)
 
 
-def _true_as_printed(number: float, mine: float, theirs: float) -> list[str]:
-    """Format two means with so many digits that comparisons with the number hold as printed."""
-    texts, digits = display.format_apart([mine, theirs]), 4
-    while not _holds(number, (mine, theirs), texts) and digits <= display.MOST_DIGITS:
-        texts = [f"{value + 0.0:.{digits}g}" for value in (mine, theirs)]
+def _true_as_printed(number: float, mine: float, theirs: float) -> tuple[str, list[str]]:
+    """Format a number and two means with so many digits that the comparisons hold as printed."""
+    shown, means, digits = display.number(number), display.format_apart([mine, theirs]), 4
+    while not all(_holds(x, number, (mine, theirs), means) for x in (number, float(shown))):
+        shown, *means = (f"{value + 0.0:.{digits}g}" for value in (number, mine, theirs))
         digits += 1
-    return texts
+        if digits > display.MOST_DIGITS:
+            break
+    return shown, means
 
 
-def _holds(number: float, means: tuple[float, float], texts: list[str]) -> bool:
+def _holds(shown: float, number: float, means: tuple[float, float], texts: list[str]) -> bool:
+    """Return whether a number, as shown, compares with the printed means as it does with the means."""
     near, far = (abs(number - mean) for mean in means)
     printed = [float(text) for text in texts]
-    same_side = np.sign(number - printed[1]) == np.sign(number - means[1])
-    return bool(same_side and (abs(number - printed[0]) < abs(number - printed[1])) == (near < far))
+    same_side = np.sign(shown - printed[1]) == np.sign(number - means[1])
+    return bool(same_side and (abs(shown - printed[0]) < abs(shown - printed[1])) == (near < far))
 
 
 def typical_sentence(exp: Any, row: int, compared: Comparisons, relevance: Floats) -> str:
@@ -223,5 +231,7 @@ def typical_sentence(exp: Any, row: int, compared: Comparisons, relevance: Float
         text = "missing" if is_missing(value) else display.format_items([str(value)])[0]
         return f"{name} is {text}, as in {found.own} of the rows of {here} and {found.other} of {there}."
     side = {True: ("above", "after"), False: ("below", "before")}[found.is_above][is_date]
-    sentence = f"{name} {display.format_value(value)} is {side} the {found.other} typical of {there}"
+    sentence = (
+        f"{name} {found.value or display.format_value(value)} is {side} the {found.other} typical of {there}"
+    )
     return sentence + f", and nearer to the {found.own} typical of {here}" * found.is_nearer + "."
