@@ -11,6 +11,7 @@ import numpy as np
 from whycluster.data.missing import is_missing
 
 _LONGEST_CELL = 40
+_LARGEST_WHOLE = 1e12  # larger numbers are printed with an exponent
 _ROUNDING = 1e-12  # numbers with a smaller relative difference may look the same
 MOST_DIGITS = 17
 _UNITS_OF_TIME = ("D", "m", "s", "us")
@@ -48,9 +49,9 @@ def bars(values: Iterable[float], largest: float) -> list[str]:
 
 
 def number(value: float) -> str:
-    """Format a number with three significant digits; from 1,000 to a million, round to a whole number."""
+    """Format a number with three significant digits; from 1,000 to 1e12, round to a whole number."""
     value = float(value) + 0.0
-    whole = abs(value) < 1e6 and (abs(value) >= 1000 or value.is_integer())
+    whole = abs(value) < _LARGEST_WHOLE and (abs(value) >= 999.5 or value.is_integer())
     return f"{value:.0f}" if whole else f"{value:.3g}"
 
 
