@@ -694,6 +694,7 @@ def test_nothing_is_enough() -> None:
 @pytest.mark.parametrize(
     ("question", "message"),
     [
+        ({"to": np.int64(0)}, "counterfactual: to must differ from the cluster that the row is in, 0."),
         ({"to": 0}, "counterfactual: to must differ from the cluster that the row is in, 0."),
         (
             {"to": 7},

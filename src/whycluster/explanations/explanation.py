@@ -307,7 +307,8 @@ class Explanation(BaseExplanation):
             raise InvalidInputError(f"counterfactual: to must be one cluster; got {to!r}.")
         if code == cluster:
             raise InvalidInputError(
-                f"counterfactual: to must differ from the cluster that the row is in, {to!r}."
+                "counterfactual: to must differ from the cluster that the row is in, "
+                f"{self.labels.tolist()[cluster]!r}."
             )
         return int(code)
 
