@@ -339,6 +339,15 @@ class TestWords:
         kept = labels >= 0
         assert found.n_rows == kept.sum()
         assert found.silhouette == pytest.approx(silhouette_score(blobs()[kept], labels[kept]))
+        assert (
+            f"Their mean silhouette is {found.silhouette:.2f} (in the 120 rows without noise); " in found.text
+        )
+
+    def test_a_sample_without_noise(self) -> None:
+        labels = np.where(np.arange(2000) % 5, THREE.fit(blobs(2000)).labels_, -1)
+        with pytest.warns(wc.FidelityWarning):
+            found = measured(labels, blobs(2000))
+        assert f"{found.silhouette:.2f} (in a sample of 1,000 rows without noise); " in found.text
 
 
 class Fails(KMeans):  # type: ignore[misc]  # scikit-learn has no types

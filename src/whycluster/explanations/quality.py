@@ -117,12 +117,13 @@ class Quality:
 
 
 class _Sample(NamedTuple):
-    """Rows as the model compares them, their clusters as codes 0..G-1, and the metric."""
+    """Rows as the model compares them, their clusters as codes 0..G-1, the metric, and a note on its rows."""
 
     rows: Floats
     codes: Codes
     clusters: NDArray[Any]
     metric: str
+    note: str
 
 
 def quality(exp: BaseExplanation, model: Any = None, *, random_state: int = 0) -> Quality:
@@ -188,7 +189,16 @@ def _draw(exp: BaseExplanation, rng: np.random.Generator) -> _Sample | str:
     present, group = np.unique(codes[chosen], return_inverse=True)
     if len(present) < 2:
         return "fewer than two clusters have rows in the sample"
-    return _Sample(rows, group, exp.labels[present], _METRICS.get(energy.title, "euclidean"))
+    metric = _METRICS.get(energy.title, "euclidean")
+    return _Sample(rows, group, exp.labels[present], metric, _which_rows(n, len(kept), len(codes)))
+
+
+def _which_rows(n: int, n_kept: int, n_rows: int) -> str:
+    """Return which rows were measured, or "" if all were."""
+    without = " without noise" if n_kept < n_rows else ""
+    if n < n_kept:
+        return f" (in a sample of {n:,} rows{without})"
+    return f" (in the {n:,} rows{without})" if without else ""
 
 
 def _codes(exp: BaseExplanation) -> Codes:
@@ -204,7 +214,7 @@ def _measure(
     silhouette, seeds = float(each.mean()), rng.integers(2**31, size=2).tolist()
     bar.step()
     if exp.fidelity is not None:
-        return _of_labels(sample, each, len(exp))
+        return _of_labels(sample, each)
     reason = ""
     try:
         reference = Refitting(model)
@@ -228,16 +238,16 @@ def _measure(
         not_measured={"stability": reason} if reason else {},
     )
     is_round = exp.energy.title in _ROUND
-    return replace(found, text=_describe(found, len(exp), bool(reason), is_round))
+    return replace(found, text=_describe(found, sample.note, bool(reason), is_round))
 
 
-def _of_labels(sample: _Sample, each: Floats, n_rows: int) -> Quality:
+def _of_labels(sample: _Sample, each: Floats) -> Quality:
     """Return the quality of given labels: only silhouettes, since no model can be fitted to other data."""
     silhouette = float(each.mean())
     return Quality(
         verdict=None,
         text="Whether the labels are more distinct than clusters in data without structure was not measured: "
-        f"{_NO_MODEL}. Their mean silhouette is {silhouette:.2f}{_sampled(len(each), n_rows)}; it is 1 if "
+        f"{_NO_MODEL}. Their mean silhouette is {silhouette:.2f}{sample.note}; it is 1 if "
         f"labels are far apart, about 0 if they overlap, and negative if rows are nearer to other labels. "
         f"{_FAVORS_ROUND}",
         silhouette=silhouette,
@@ -250,10 +260,6 @@ def _of_labels(sample: _Sample, each: Floats, n_rows: int) -> Quality:
 
 def _cluster_means(sample: _Sample, each: Floats) -> Floats:
     return np.asarray(np.bincount(sample.codes, each) / np.bincount(sample.codes))
-
-
-def _sampled(n: int, n_rows: int) -> str:
-    return f" (in a sample of {n:,} rows)" if n < n_rows else ""
 
 
 def _silhouettes(sample: _Sample, rows: Floats, codes: NDArray[Any]) -> Floats:
@@ -311,20 +317,19 @@ def _verdict(silhouette: float, nulls: tuple[Null, ...], stability: float | None
     return CLEAR if margin >= _BEATS_CLEARLY and is_stable else WEAK
 
 
-def _describe(found: Quality, n_rows: int, is_replaced: bool, is_round: bool) -> str:
+def _describe(found: Quality, note: str, is_replaced: bool, is_round: bool) -> str:
     """Return the verdict and the figures as sentences."""
     assert found.verdict is not None
     assert found.nulls is not None
     assert found.clusters is not None
     best = max(found.nulls, key=lambda null: null.mean)
     who = f"k-means with {len(found.clusters)} clusters" if is_replaced else "the same model"
-    sampled = _sampled(found.n_rows, n_rows)
     why = "they are more distinct than clusters in data without structure, but not by much"
     if found.stability is not None and found.stability < _STABLE:
         why = "they change if the model is fitted to other rows"
     parts = [
         _VERDICTS[found.verdict].format(why=why),
-        f"Their mean silhouette is {found.silhouette:.2f}{sampled}, and {who} reaches {best.mean:.2f} in "
+        f"Their mean silhouette is {found.silhouette:.2f}{note}, and {who} reaches {best.mean:.2f} in "
         f"{_DESCRIPTIONS[best.kind]}.",
         _describe_stability(found),
     ]
