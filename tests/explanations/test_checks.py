@@ -64,13 +64,17 @@ def test_every_check_is_listed_with_what_it_found() -> None:
         ]
     )
     size, near = np.bincount(cluster), int((gaps <= 0.1 * np.median(gaps)).sum())
+    gain = (rows - centroids[1 - cluster]) ** 2 - (rows - centroids[cluster]) ** 2
+    share = np.array([np.abs(gain[cluster == k].sum(0)) for k in (0, 1)])
+    share = np.array([gain[cluster == k].sum(0) / share[k].sum() for k in (0, 1)])
+    group, column = (int(each[0]) for each in np.nonzero(share == share.max()))
     assert [(each.name, each.outcome) for each in checks(exp, {})] == [
         ("fidelity", "the model itself is explained, without a surrogate"),
-        ("residual", "the residual is at most 0% of the evidence of a cluster"),
+        ("residual", "the relevance of the features adds up to the evidence"),
         ("noise", "no row is noise"),
-        ("one column", f"no column carries more than {exp.summary().share.max():.0%} of a cluster"),
+        ("one column", f'the largest share is {share.max():.0%}, of "{"abc"[column]}" in cluster {group}'),
         ("labels among the columns", "no column coincides with the clusters"),
-        ("identifiers, dates and years", "no cluster depends on such a column"),
+        ("identifiers, dates and years", "no identifier or date carries 30% of a cluster, and no year 5%"),
         ("missing values", "no cluster depends on missing values"),
         ("nearly constant columns", "none"),
         (
@@ -79,10 +83,11 @@ def test_every_check_is_listed_with_what_it_found() -> None:
         ),
         ("skewed columns", f'the largest skewness is {skew[most]:.1f}, of "{"abc"[most]}"'),
         ("small clusters", f"the smallest is cluster {size.argmin()}, {size.min()} rows"),
-        ("similar clusters", "no two clusters are alike"),
+        ("similar clusters", "no two clusters have little evidence against each other"),
         (
             "borderline clusters",
-            f"{near} of 100 rows {'is' if near == 1 else 'are'} borderline; in no cluster most of them",
+            f"{near} of 100 rows {'is' if near == 1 else 'are'} borderline, and no cluster is mostly "
+            f"borderline",
         ),
         ("columns left out", "none"),
     ]
@@ -105,7 +110,8 @@ def test_few_rows_are_not_checked() -> None:
     one = wc.explain(centroids, rows[:1])
     assert warnings(one) == []
     assert (
-        check(one, "borderline clusters").outcome == "0 of 1 row are borderline; in no cluster most of them"
+        check(one, "borderline clusters").outcome
+        == "0 of 1 row is borderline, and no cluster is mostly borderline"
     )
 
 
@@ -148,8 +154,8 @@ class TestResidual:
                 f"The relevance of the features does not add up to the evidence. Relative to the evidence, "
                 f"the residual, which belongs to no single feature, is largest in cluster {first} "
                 f"({part[first]:.0%}) and cluster {second} ({part[second]:.0%}). It includes the weights of "
-                f"the components, and joint or redundant information of correlated features. Read "
-                f"exp.residual along with the relevance.",
+                f"the components, and joint or redundant information of correlated features. So the "
+                f"relevance and the shares do not explain all of the evidence.",
                 (first, second),
             )
         ]
@@ -158,8 +164,8 @@ class TestResidual:
         rows = two_clusters(200)[1]
         exp = wc.explain(GaussianMixture(2, covariance_type="diag", random_state=0).fit(rows), rows)
         part = max(self.parts(exp))
-        assert 0.0 < part < 0.25
-        outcome = f"the residual is at most {part:.0%} of the evidence of a cluster"
+        assert 1e-6 < part < 0.01
+        outcome = "less than 1% of the evidence of a cluster belongs to no single feature"
         assert check(exp, "residual") == Check("residual", outcome)
 
     def test_a_threshold_is_no_residual(self) -> None:
@@ -199,8 +205,9 @@ class TestOneColumnOfACluster:
         assert found(exp, "one column of a cluster") == [
             Finding(
                 "one column of a cluster",
-                f'"age" carries up to {share[0]:.0%} of the relevance of clusters 0 and 1: they are little '
-                f"more than a range of this column. If that is not intended, leave it out and cluster again.",
+                f'"age" carries up to {share[0]:.0%} of the relevance of clusters 0 and 1, so they '
+                f"depend mostly on this one column. If that is not intended, leave the column out and "
+                f"cluster again.",
                 (0, 1),
                 "age",
             )
@@ -210,7 +217,9 @@ class TestOneColumnOfACluster:
         exp, share = self.shares(2.4)
         assert share[0] < 0.75
         assert not found(exp, "one column of a cluster")
-        assert check(exp, "one column").outcome == f"no column carries more than {share[0]:.0%} of a cluster"
+        assert check(exp, "one column").outcome == (
+            f'the largest share is {share[0]:.0%}, of "age" in cluster 0'
+        )
         two = wc.explain([[0.0, 0.0], [9.0, 0.0]], np.tile([[0.0, 0.0], [9.0, 0.0]], (9, 1)))
         assert check(two, "one column").outcome == "not checked: fewer than 3 columns"
 
@@ -277,8 +286,8 @@ class TestYears:
             Finding(
                 "year",
                 f'"when" carries up to {share:.0%} of the relevance of clusters 0 and 1, and holds years, '
-                f"from 2007 to 2009. Rows may be grouped by when they were recorded, not by what they are "
-                f"like. If that is not intended, leave the column out.",
+                f"from 2007 to 2009. Rows may be grouped by time, not by what they are like. If that "
+                f"is not intended, leave the column out.",
                 (0, 1),
                 "when",
             )
@@ -295,6 +304,8 @@ class TestYears:
             ([1900.0, 1950.0, 2101.0], "when", False),
             ([1900.5, 1950.0, 2000.0], "year", False),
             ([1900.0, 1950.0, 2100.0], "when", True),
+            ([1000.0, 1890.0, 2019.0], "year built", True),
+            ([999.0, 1890.0, 2019.0], "year built", False),
         ],
     )
     def test_near_cases(self, values: list[float], name: str, fires: bool) -> None:
@@ -428,8 +439,8 @@ class TestSkewed:
             Finding(
                 "skewed",
                 f'"paid" is heavily skewed: its skewness is {skewness:.1f}, and 0 would be symmetric. A few '
-                f"extreme rows can form clusters of their own, and the other rows hardly differ. Cluster its "
-                f"logarithm or its ranks instead.",
+                f"extreme rows can form clusters of their own, and differences among the other rows then "
+                f"count little. Cluster its logarithm or its ranks instead.",
                 feature="paid",
             )
         ]
@@ -495,4 +506,24 @@ def test_many_columns_of_all_kinds_are_checked_quickly() -> None:
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(300, 2000))
     exp = wc.explain(rows[:3], rows)
-    assert check(exp, "skewed columns").outcome == "none"  # no column carries enough
+    assert check(exp, "skewed columns").outcome == (
+        "not checked: no numeric column that counts has 10 distinct values"  # no column carries enough
+    )
+
+
+@pytest.mark.parametrize(
+    ("rows", "outcome"),
+    [
+        ([[0.0, 0.0]] * 20, "not checked: fewer than two clusters have members"),
+        ([[0.0, 0.0]] * 20 + [[0.0, -9.0]], "not checked: the median evidence of all rows is 0"),
+    ],
+)
+def test_ties_are_not_checked_for_similar_clusters(rows: list[list[float]], outcome: str) -> None:
+    exp = wc.explain([[0.0, 1.0], [0.0, -1.0]], np.array(rows))
+    assert check(exp, "similar clusters") == Check("similar clusters", outcome)
+
+
+def test_years_of_few_rows_are_not_said_to_be_checked() -> None:
+    centroids, rows = two_clusters(9)
+    outcome = check(wc.explain(centroids, rows), "identifiers, dates and years").outcome
+    assert outcome == "no identifier or date carries 30% of a cluster"

@@ -134,8 +134,8 @@ class TestSentences:
         exp = wc.explain(wc.tabular.pipeline(frame, 2), frame)
         texts = dict(zip(exp.cluster[[0, 6]].tolist(), ["male", "female"], strict=True))
         assert sentences(exp) == [
-            f"Sex mostly {texts[label]} (100%, against 0% in cluster {1 - label}); nothing else sets it "
-            "apart."
+            f"Sex mostly {texts[label]} (100%, against 0% in cluster {1 - label}); no other feature adds "
+            "to its relevance."
             for label in exp.labels.tolist()
         ]
 
@@ -357,9 +357,9 @@ class TestOneColumn:
         assert found(explained(rows, np.tile(rows, (5, 1)), feature_names=list("abc")), "one column") == [
             Finding(
                 "one column",
-                '"a" carries over 99% of all relevance and has over 99% of the variance of all columns: it '
-                "alone separates the clusters, and the other 2 columns hardly count. If that is only due to "
-                "its units, standardize the columns and cluster again.",
+                '"a" carries over 99% of all relevance and has over 99% of the variance of all columns, so '
+                "the other 2 columns hardly count. If that is only due to its units, standardize the columns "
+                "and cluster again.",
                 (),
                 "a",
             )
@@ -373,7 +373,7 @@ class TestOneColumn:
         (warning,) = found(wc.explain(model, rows), "one column")
         assert warning.text.startswith('"x0" carries 9')
         assert warning.text.endswith(
-            "% of all relevance: it alone separates the clusters, and the other 2 columns hardly count. If "
+            "% of all relevance, so the other 2 columns hardly count. If "
             "that is not intended, leave it out and cluster again."
         )
 
@@ -414,16 +414,15 @@ class TestOneColumn:
         exp = wc.explain(kmodes.KModes(2, random_state=0, n_init=1).fit(rows), rows)
         (warning,) = found(exp, "one column")
         assert warning.text == (
-            '"x0" carries 100% of all relevance: it alone separates the clusters, and the other 2 columns '
+            '"x0" carries 100% of all relevance, so the other 2 columns '
             "hardly count. If that is not intended, leave it out and cluster again."
         )
 
 
 IDENTIFIED = "An identifier names a row but does not describe it. Leave the column out and cluster again."
 DATED = (
-    "and holds dates. Rows may be grouped by when they were recorded, not by what they are like. If that is "
-    "not intended, leave the column out, or replace it with a feature derived from it, such as an age or "
-    "the month."
+    "and holds dates. Rows may be grouped by time, not by what they are like. If that is not intended, leave "
+    "the column out, or replace it with a feature derived from it, such as an age or the month."
 )
 
 
@@ -723,8 +722,8 @@ def test_inputs_of_an_encoder_have_warnings_too() -> None:
     # LRP gives an input of zeros no relevance, so all of its evidence is residual.
     assert residual.text == (
         "The relevance of the features does not add up to the evidence. Relative to the evidence, the "
-        "residual, which belongs to no single feature, is largest in cluster 0 (100%). Read exp.residual "
-        "along with the relevance."
+        "residual, which belongs to no single feature, is largest in cluster 0 (100%). So the "
+        "relevance and the shares do not explain all of the evidence."
     )
     assert warning.text.startswith("Cluster 1 is mostly borderline: 2 of its 3 inputs have at most a tenth ")
 

@@ -184,7 +184,11 @@ class TestTheCheckerFinds:
             (0, "Lower age than cluster 1.", "Far from all clusters, mostly in age."),
             (0, "Lower age than cluster 1.", "No feature sets it apart."),
             (0, "Lower age than cluster 1.", "Lower age than cluster 1, though above the overall mean."),
-            (0, "Lower age than cluster 1.", "Lower age than cluster 1; nothing else sets it apart."),
+            (
+                0,
+                "Lower age than cluster 1.",
+                "Lower age than cluster 1; no other feature adds to its relevance.",
+            ),
             (0, "Lower age than cluster 1.", "Lower age than cluster 1; all other features add under 1%."),
             (1, "age above cluster 0 and below cluster 2.", "age below cluster 0 and above cluster 2."),
             (2, "day later than cluster 1.", "day earlier than cluster 1."),
@@ -462,8 +466,8 @@ class TestWords:
         frame = pd.DataFrame({"x": x, "same": 1.0, "little": np.tile([0.0, 1.0], 20)})
         exp = wc.explain(frame.groupby(x).mean().to_numpy(), frame)
         assert wc.findings.sentences(exp) == [
-            "Lower x than cluster 1; nothing else sets it apart.",
-            "Higher x than cluster 0; nothing else sets it apart.",
+            "Lower x than cluster 1; no other feature adds to its relevance.",
+            "Higher x than cluster 0; no other feature adds to its relevance.",
         ]
         frame.loc[x > 0, "little"] += 0.5
         exp = wc.explain(frame.groupby(x).mean().to_numpy(), frame)

@@ -505,11 +505,11 @@ class Checker:
             self.verdict.claim(max(self.facts.shares(label).values()) <= 1e-12, where)
         else:
             parts = text.split("; ")
-            if parts[-1] in ("nothing else sets it apart", "all other features add under 1%"):
+            if parts[-1] in ("no other feature adds to its relevance", "all other features add under 1%"):
                 ranked = sorted(self.facts.shares(label).values(), reverse=True)
                 left = math.fsum(share for share in ranked[1:] if share > 0)
                 is_none = left <= 1e-9
-                holds = ranked[0] > 0 and left < 0.01 and is_none == parts.pop().startswith("nothing")
+                holds = ranked[0] > 0 and left < 0.01 and is_none == parts.pop().startswith("no other")
                 self.verdict.claim(holds, f"{left} ({where})")
             for part in parts:
                 self._part(label, part, where)

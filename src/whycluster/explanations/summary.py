@@ -224,7 +224,9 @@ def _rest(share: Floats, named: list[int]) -> str:
     others = np.maximum(np.delete(share, named), 0.0).sum()
     if len(named) != 1 or len(share) == 1 or others >= _LITTLE:
         return ""
-    return "nothing else sets it apart" if others <= _ROUNDING else "all other features add under 1%"
+    return (
+        "no other feature adds to its relevance" if others <= _ROUNDING else "all other features add under 1%"
+    )
 
 
 def strongest_columns(share: Floats, n: int) -> Codes:

@@ -29,6 +29,7 @@ FEW_ROWS = f"not checked: fewer than {ENOUGH} rows"
 _MOSTLY = 0.5  # share of the members of a cluster, or of all rows
 _ALIKE = 0.1  # fraction of the median evidence
 _LARGE_RESIDUAL = 0.25  # fraction of the evidence
+_ROUNDING = 1e-6  # fraction of the evidence
 _SMALL, _SMALL_SHARE = 10, 0.01  # rows of a cluster, and share of all rows
 
 
@@ -82,12 +83,18 @@ def check_residual(exp: BaseExplanation) -> Check:
         includes = f" It includes {exp.energy.unattributed}." if exp.energy.unattributed else ""
         text = (
             f"The relevance of the features does not add up to the evidence. Relative to the evidence, the "
-            f"residual, which belongs to no single feature, is largest in {listed}.{includes} Read "
-            f"exp.residual along with the relevance."
+            f"residual, which belongs to no single feature, is largest in {listed}.{includes} So the "
+            f"relevance and the shares do not explain all of the evidence."
         )
         found.append(Finding("residual", text, tuple(exp.labels[codes[large]].tolist())))
-    most = f"the residual is at most {percent(part.max(initial=0.0))} of the evidence of a cluster"
-    return check_of("residual", found, most)
+    return check_of("residual", found, _small_residual(float(part.max(initial=0.0))))
+
+
+def _small_residual(part: float) -> str:
+    if part < _ROUNDING:
+        return "the relevance of the features adds up to the evidence"
+    size = "less than 1%" if part < 0.01 else f"up to {percent(part)}"
+    return f"{size} of the evidence of a cluster belongs to no single feature"
 
 
 def check_noise(exp: BaseExplanation) -> Check:
@@ -139,14 +146,17 @@ def check_sizes(exp: BaseExplanation) -> Check:
 
 def check_alike(exp: BaseExplanation, sample: MemberSample | None) -> Check:
     """Check whether almost nothing separates two clusters."""
-    return check_of("similar clusters", _alike(exp, sample), "no two clusters are alike")
+    name = "similar clusters"
+    if len(exp.member_clusters.codes) < 2:
+        return Check(name, "not checked: fewer than two clusters have members")
+    if exp.median_evidence == 0.0:
+        return Check(name, f"not checked: the median evidence of all {nouns(exp)} is 0")
+    return check_of(name, _alike(exp, sample), "no two clusters have little evidence against each other")
 
 
 def _alike(exp: BaseExplanation, sample: MemberSample | None) -> list[Finding]:
     """Warn about pairs of clusters whose members have little evidence against each other's cluster."""
     codes, median = exp.member_clusters.codes, exp.median_evidence
-    if len(codes) < 2 or median == 0.0:
-        return []
     some = MemberSample.of(exp, "warnings") if sample is None else sample
     middle: dict[tuple[int, int], float] = {}  # small medians only, since there may be many clusters
     for cluster, h in some.blocks():
@@ -179,8 +189,9 @@ def _alike(exp: BaseExplanation, sample: MemberSample | None) -> list[Finding]:
 def check_borderline(exp: BaseExplanation) -> Check:
     """Check whether most members of a cluster are borderline."""
     n = int(exp.is_borderline.sum())
-    some = f"{n:,} of {display.count(len(exp), exp.noun.lower())} {'is' if n == 1 else 'are'} borderline"
-    return check_of("borderline clusters", _undecided(exp), f"{some}; in no cluster most of them")
+    are = "is" if 1 in (n, len(exp)) else "are"
+    some = f"{n:,} of {display.count(len(exp), exp.noun.lower())} {are} borderline"
+    return check_of("borderline clusters", _undecided(exp), f"{some}, and no cluster is mostly borderline")
 
 
 def _undecided(exp: BaseExplanation) -> Iterator[Finding]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from whycluster.core.arrays import Floats
 from whycluster.data.column_checks import identifiers_and_dates
 from whycluster.data.display import format_name, format_names
 from whycluster.data.labels import noise_mask
@@ -25,6 +26,7 @@ _ONE_CLUSTER = 0.75  # share of the relevance of a cluster
 _DRIVES = 0.3  # share of the relevance of a cluster
 _RESTS_ON = 0.25  # share of the relevance of a cluster
 _FIRST_YEAR, _LAST_YEAR, _FEW_YEARS = 1900, 2100, 3
+_FIRST_NAMED_YEAR = 1000  # of columns that are named like years
 _MOST_LABELS = 50
 _COINCIDES, _GAIN = 0.95, 0.9  # share of rows, and of the errors of guessing
 _LABELS = {"label", "labels", "class", "target", "cluster", "clusters", "segment", "species", "outcome"}
@@ -32,7 +34,7 @@ _LABELS = {"label", "labels", "class", "target", "cluster", "clusters", "segment
 
 def check_one_column(context: Context) -> Check:
     """Check whether one column carries most of the relevance, overall or in a cluster."""
-    exp, share = context.exp, context.summary.share
+    exp = context.exp
     name = "one column"
     if len(exp) < ENOUGH:
         return Check(name, FEW_ROWS)
@@ -41,8 +43,21 @@ def check_one_column(context: Context) -> Check:
     found = list(_one_column(exp))
     if not found:
         found = list(_one_cluster(exp, context.summary))
-    largest = f"no column carries more than {percent(share.max())} of a cluster" if share.size else "none"
-    return check_of(name, found, largest)
+    return check_of(name, found, _largest_share(context.summary))
+
+
+def _share_without_noise(summary: Summary) -> Floats:
+    """Return the shares, (G, d), with 0 for noise."""
+    return np.where(np.array(noise_mask(summary.clusters.tolist()))[:, None], 0.0, summary.share)
+
+
+def _largest_share(summary: Summary) -> str:
+    share = _share_without_noise(summary)
+    if not share.max(initial=0.0) > 0:
+        return "no column has a positive share"
+    group, column = np.unravel_index(int(share.argmax()), share.shape)
+    name, where = format_name(summary.feature_names[column]), cluster_text(summary.clusters[group])
+    return f'the largest share is {percent(share.max())}, of "{name}" in {where}'
 
 
 def _one_column(exp: Explanation) -> Iterator[Finding]:
@@ -60,13 +75,13 @@ def _one_column(exp: Explanation) -> Iterator[Finding]:
         spread = None
     if spread is not None and spread[first] > _ONE_COLUMN * spread.sum():
         text += (
-            f" and has {percent(spread[first] / spread.sum())} of the variance of all columns: it alone "
-            f"separates the clusters, and the other {d - 1} columns hardly count. If that is only due to its "
+            f" and has {percent(spread[first] / spread.sum())} of the variance of all columns, so "
+            f"the other {d - 1} columns hardly count. If that is only due to its "
             f"units, standardize the columns and cluster again."
         )
     else:
         text += (
-            f": it alone separates the clusters, and the other {d - 1} columns hardly count. If that is not "
+            f", so the other {d - 1} columns hardly count. If that is not "
             f"intended, leave it out and cluster again."
         )
     yield Finding("one column", text, feature=name)
@@ -74,7 +89,7 @@ def _one_column(exp: Explanation) -> Iterator[Finding]:
 
 def _one_cluster(exp: Explanation, summary: Summary) -> Iterator[Finding]:
     """Warn if one of three or more columns carries most of a cluster."""
-    share = np.where(np.array(noise_mask(summary.clusters.tolist()))[:, None], 0.0, summary.share)
+    share = _share_without_noise(summary)
     for column in np.flatnonzero((share > _ONE_CLUSTER).any(axis=0)).tolist():
         groups = np.flatnonzero(share[:, column] > _ONE_CLUSTER)
         clusters, name = summary.clusters[groups], exp.feature_names[column]
@@ -83,9 +98,8 @@ def _one_cluster(exp: Explanation, summary: Summary) -> Iterator[Finding]:
         yield Finding(
             "one column of a cluster",
             f'"{format_name(name)}" carries {largest} of the relevance of '
-            f"{list_clusters(format_names(clusters.tolist()))}: {'this cluster is' if one else 'they are'} "
-            f"little more than a range of this column. If that is not intended, leave it out and cluster "
-            f"again.",
+            f"{list_clusters(format_names(clusters.tolist()))}, so {'it depends' if one else 'they depend'} "
+            f"mostly on this one column. If that is not intended, leave the column out and cluster again.",
             tuple(clusters.tolist()),
             name,
         )
@@ -95,9 +109,11 @@ def check_driven(context: Context) -> Check:
     """Check whether clusters depend on identifiers, dates or years."""
     found = _driven(context.exp, context.summary)
     known = {finding.feature for finding in found}
+    none = f"no identifier or date carries {_DRIVES:.0%} of a cluster"
     if len(context.exp) >= ENOUGH:
         found += [each for each in _years(context) if each.feature not in known]
-    return check_of("identifiers, dates and years", found, "no cluster depends on such a column")
+        none += f", and no year {USED:.0%}"
+    return check_of("identifiers, dates and years", found, none)
 
 
 def _driven(exp: Explanation, summary: Summary) -> list[Finding]:
@@ -128,8 +144,8 @@ def _driven(exp: Explanation, summary: Summary) -> list[Finding]:
             dates.append(
                 Finding(
                     "date",
-                    f'"{format_name(name)}" {carries}, and holds dates. Rows may be grouped by when they '
-                    f"were recorded, not by what they are like. If that is not intended, leave the column "
+                    f'"{format_name(name)}" {carries}, and holds dates. Rows may be grouped by time, not '
+                    f"by what they are like. If that is not intended, leave the column "
                     f"out, or replace it with a feature derived from it, such as an age or the month.",
                     tuple(clusters.tolist()),
                     name,
@@ -151,8 +167,8 @@ def _years(context: Context) -> Iterator[Finding]:
             "year",
             f'"{format_name(name)}" carries {largest} of the relevance of '
             f"{list_clusters(format_names(clusters.tolist()))}, and holds years, from {years[0]} to "
-            f"{years[1]}. Rows may be grouped by when they were recorded, not by what they are like. If that "
-            f"is not intended, leave the column out.",
+            f"{years[1]}. Rows may be grouped by time, not by what they are like. If that is not intended, "
+            f"leave the column out.",
             tuple(clusters.tolist()),
             name,
         )
@@ -168,7 +184,8 @@ def _as_years(values: Values, name: str) -> tuple[int, int] | None:
     first, last = int(numbers.min()), int(numbers.max())
     named = re.search(r"(?<![a-z])(year|yr|jahr|annee|anno)(?![a-z])", name.lower())
     enough = len(values.distinct) >= (2 if named else _FEW_YEARS)
-    return (first, last) if enough and first >= _FIRST_YEAR and last <= _LAST_YEAR else None
+    earliest = _FIRST_NAMED_YEAR if named else _FIRST_YEAR
+    return (first, last) if enough and first >= earliest and last <= _LAST_YEAR else None
 
 
 def check_labels(context: Context) -> Check:

@@ -145,7 +145,7 @@ def check_skewed(context: Context) -> Check:
         if column in used and len(np.unique(values)) >= _FEW_VALUES
     ]
     if not skewness:
-        return Check(name, "none")
+        return Check(name, f"not checked: no numeric column that counts has {_FEW_VALUES} distinct values")
     skewness.sort(key=lambda pair: -abs(pair[1]))
     column, largest = skewness[0]
     found = [_skewed(context, *pair) for pair in skewness if abs(pair[1]) >= _SKEWED]
@@ -158,7 +158,8 @@ def _skewed(context: Context, column: int, skewness: float) -> Finding:
         "skewed",
         f'"{format_name(context.names[column])}" is heavily skewed: its skewness is {skewness:.1f}'
         f"{context.sampled}, and 0 would be symmetric. A few extreme rows can form clusters of their own, "
-        f"and the other rows hardly differ. Cluster its logarithm or its ranks instead.",
+        f"and differences among the other rows then count little. Cluster its logarithm or its ranks "
+        f"instead.",
         feature=context.names[column],
     )
 
