@@ -32,6 +32,8 @@ MEMORY = 2 << 30  # bytes that it may take in addition to those before the first
 MOST_FINDINGS = 10  # different ones; then the run stops
 _HANGS = 3 * SLOWEST  # seconds without progress after which a process is killed; it also has to start
 _STATE = struct.Struct("<qdq")  # next execution, seconds of the slowest, peak memory in KB
+# The problems are small, and take up to twice as long on several threads.
+_THREADS = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 Target = Callable[[Choices], None]
 
@@ -112,7 +114,9 @@ def _run_worker(target: str, seed: int, end: int, state: Path) -> list[str]:
         state,
     ]
     with tempfile.TemporaryFile("w+") as output:
-        process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
+        process = subprocess.Popen(
+            command, stdout=output, stderr=subprocess.STDOUT, env=os.environ | _THREADS
+        )
         while process.poll() is None and _makes_progress(process, state):
             pass
         killed = process.poll() is None

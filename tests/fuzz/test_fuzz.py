@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+from sklearn.cluster import KMeans
 
 import whycluster as wc
+from tests.fuzz import fits
 from tests.fuzz.choices import Choices
 from tests.fuzz.engine import Outcome, fuzz, problem, work
 from tests.fuzz.targets import TARGETS
@@ -52,3 +56,28 @@ def test_problems_in_the_same_place_are_one_finding(
 
 def test_outcomes_begin_empty() -> None:
     assert Outcome().findings == []
+
+
+def test_remembered_fits_are_those_of_the_same_rows_and_parameters() -> None:
+    class Counted(KMeans):  # type: ignore[misc]  # scikit-learn has no types
+        n_fits = 0
+
+        def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
+            Counted.n_fits += 1
+            return super().fit(X, y, sample_weight)
+
+    fits.remember(Counted)
+    X = np.random.default_rng(0).normal(size=(20, 2))
+    first, again = (Counted(2, n_init=1, random_state=0).fit(X) for _ in range(2))
+    assert Counted.n_fits == 1
+    again.cluster_centers_[:] = 0  # the next one is not affected
+    for k, seed, rows in ((2, 0, X), (3, 0, X), (2, 1, X), (2, 0, X[:19]), (2, 0, X.astype("float32"))):
+        found = Counted(k, n_init=1, random_state=seed).fit(rows)
+        expected = KMeans(k, n_init=1, random_state=seed).fit(rows)
+        assert (found.cluster_centers_ == expected.cluster_centers_).all()
+        assert (found.predict(X.astype(rows.dtype)) == expected.predict(X.astype(rows.dtype))).all()
+    assert Counted.n_fits == 5
+    assert (first.cluster_centers_ != 0).any()
+    for _ in range(2):
+        Counted(2, n_init=1).fit(X)  # without a seed
+    assert Counted.n_fits == 7

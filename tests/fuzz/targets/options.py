@@ -9,7 +9,10 @@ import shutil
 from pathlib import Path
 
 import numpy as np
+from sklearn.cluster import KMeans
+from sklearn.ensemble import RandomForestClassifier
 
+from tests.fuzz import fits
 from tests.fuzz.choices import Choices
 from tests.fuzz.engine import Target
 from whycluster.cli import main
@@ -70,6 +73,7 @@ _LIKELY = {
 
 
 def make(folder: Path) -> Target:
+    fits.remember(KMeans, RandomForestClassifier)  # the tables are always the same
     rng = np.random.default_rng(0)
     rows = [f"r{i},{rng.random():.3f},{i % 3 * 5},{'ab'[i % 2]},{i % 3 - 1}" for i in range(12)]
     (folder / "in").mkdir()
