@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -236,3 +237,18 @@ def test_a_forest_learns_from_float32_and_takes_any_seed() -> None:
         "compare: the population must have values that float32 can hold, so that a forest can learn from "
         "them; the largest is 1e+39. Scale the features."
     )
+
+
+@pytest.mark.parametrize("size", [1e-200, 1e-160])
+def test_rows_whose_distances_overflow(size: float) -> None:
+    drawn = np.random.default_rng(0).normal(size=(5, 2))
+    X, deviation = size * drawn, size * drawn[:, 1].std()  # the squares of X underflow
+    row = np.array([[0.0, 1e150]])
+    expected = (
+        "ConditionalKDE: rows must not be so far from X that their distances overflow; a row has 1e+150 in "
+        f"feature 1, which has a standard deviation of {deviation:.6g} in X. Correct such values, or "
+        "scale the data."
+    )
+    for known in (np.array([[True, True]]), np.array([[True, False]])):
+        with pytest.raises(wc.InvalidInputError, match=f"^{re.escape(expected)}$"):
+            ConditionalKDE(X)(row, known, np.random.default_rng(0))

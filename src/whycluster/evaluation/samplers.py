@@ -118,8 +118,11 @@ class ConditionalKDE:
 
     def _choose_rows(self, rows: Floats, known: Known, repeats: int, rng: np.random.Generator) -> Codes:
         """Draw the row of the data from which each completion starts, (repeats, b)."""
-        weights = self._distances(rows, known)
-        weights -= weights.min(axis=1, keepdims=True)
+        with np.errstate(over="ignore", invalid="ignore"):  # checked
+            weights = self._distances(rows, known)
+            nearest = weights.min(axis=1, keepdims=True)
+            self._check_near(rows, nearest[:, 0])
+        weights -= nearest
         weights *= -0.5 / self.bandwidth**2
         np.exp(weights, out=weights)
         np.cumsum(weights, axis=1, out=weights)
@@ -138,6 +141,18 @@ class ConditionalKDE:
         weight *= -2.0
         distances += weight @ self._points.T
         return distances
+
+    def _check_near(self, rows: Floats, nearest: Floats) -> None:
+        """Raise an error if the distances of a row overflow."""
+        if np.isfinite(nearest).all():
+            return
+        row = rows[np.flatnonzero(~np.isfinite(nearest))[0]]
+        far = np.abs(row / np.where(self.categorical, np.inf, self.scale)).argmax()
+        raise InvalidInputError(
+            f"ConditionalKDE: rows must not be so far from X that their distances overflow; a row has "
+            f"{row[far]:.6g} in feature {far}, which has a standard deviation of {self.scale[far]:.6g} in X. "
+            "Correct such values, or scale the data."
+        )
 
     def _widen(self, rows: Floats) -> Floats:
         """Return rows with numbers in standard deviations and one column per category, (b, D)."""
