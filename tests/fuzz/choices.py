@@ -30,6 +30,12 @@ class Choices:
         self._at += width
         return found % n
 
+    def take(self, n: int) -> bytes:
+        """Return the next ``n`` bytes, or fewer when they are used up."""
+        found = self._data[self._at : self._at + n]
+        self._at += n
+        return found
+
     def between(self, low: int, high: int) -> int:
         """Return an integer from ``low`` to ``high``."""
         return low + self.below(high - low + 1)

@@ -31,9 +31,12 @@ SLOWEST = 10.0  # processor seconds that an execution may take
 MEMORY = 2 << 30  # bytes that it may take in addition to those before the first one
 MOST_FINDINGS = 10  # different ones; then the run stops
 _HANGS = 3 * SLOWEST  # seconds without progress after which a process is killed; it also has to start
+SHARED = 8  # bytes
 _STATE = struct.Struct("<qdq")  # next execution, seconds of the slowest, peak memory in KB
 # The problems are small, and take up to twice as long on several threads.
-_THREADS = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+_THREADS = dict.fromkeys(
+    ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "POLARS_MAX_THREADS"), "1"
+)
 
 Target = Callable[[Choices], None]
 
@@ -56,10 +59,12 @@ class Outcome:
     findings: list[str] = field(default_factory=list)
 
 
-def content(target: str, seed: int, number: int) -> bytes:
-    """Return the bytes that drive one execution."""
+def content(target: str, seed: int, number: int, together: int = 1) -> bytes:
+    """Return the bytes that drive one execution; ``together`` ones in a row begin with the same `SHARED`."""
     drawn = random.Random(f"{target} {seed} {number}")
-    return drawn.randbytes(drawn.choice((16, 64, 256, 1024)))
+    own = drawn.randbytes(drawn.choice((16, 64, 256, 1024)))
+    group = random.Random(f"{target} {seed} group {number // together}")
+    return own if together == 1 else group.randbytes(SHARED) + own
 
 
 class Problem(NamedTuple):
@@ -150,7 +155,9 @@ def _read(state: Path) -> tuple[int, float, int]:
     return number, slowest, peak
 
 
-def work(target: str, seed: int, end: int, state: Path, make: Callable[[Path], Target]) -> None:
+def work(
+    target: str, seed: int, end: int, state: Path, make: Callable[[Path], Target], together: int = 1
+) -> None:
     """Execute a target from the number in ``state`` to ``end``, and print what goes wrong."""
     with tempfile.TemporaryDirectory(dir=_fast_folder()) as folder, state.open("r+b") as file:
         shared = mmap.mmap(file.fileno(), _STATE.size)
@@ -160,7 +167,7 @@ def work(target: str, seed: int, end: int, state: Path, make: Callable[[Path], T
         with limited_memory():
             while number < end and len(places) < MOST_FINDINGS and os.getppid() == parent:
                 start = time.process_time()
-                found = problem(run, content(target, seed, number))
+                found = problem(run, content(target, seed, number, together))
                 slowest = max(slowest, time.process_time() - start)
                 if found is not None and found.place not in places:
                     places.add(found.place)

@@ -40,13 +40,15 @@ class Front:
 def expand(rest: Rest, atoms: Matrix) -> Front:
     """Find the map by moving one atom of a point at a time, which is exact because the map is affine."""
     base, spread = atoms.mean(axis=0), atoms.std(axis=0)
-    o = np.asarray(rest(base[None]))[0]
-    A = np.empty((len(o), len(base)))
-    for i, step in enumerate(np.where(spread > 0, spread, 1.0)):
-        moved = base.copy()
-        moved[i] += step
-        A[:, i] = (np.asarray(rest(moved[None]))[0] - o) / (moved[i] - base[i])
-    return Front(A, base, o)
+    moved = np.vstack([base] * (len(base) + 1))  # the last row is not moved
+    varies = spread > 1e-9 * np.abs(base)  # a smaller step would be lost to rounding
+    for i, step in enumerate(np.where(varies, spread, 1.0)):
+        moved[i, i] += step
+    z = np.asarray(rest(moved))
+    A = np.empty((z.shape[1], len(base)))
+    for i in range(len(base)):
+        A[:, i] = (z[i] - z[-1]) / (moved[i, i] - base[i])
+    return Front(A, base, z[-1])
 
 
 def rescaled(front: Front, atoms: Matrix, order: float = 2) -> tuple[Matrix, Front]:

@@ -10,10 +10,11 @@ from tests.fuzz.engine import Target
 
 
 class Fuzzed(NamedTuple):
-    """A target: its description, and how many executions `make test` does."""
+    """A target: its description, how many executions `make test` does, and how many share a model."""
 
     title: str
     runs: int
+    together: int = 1
 
 
 TARGETS = {
@@ -24,7 +25,7 @@ TARGETS = {
     "parquet": Fuzzed("`explain_dataset` of damaged Parquet files", 400),
     "readers": Fuzzed("delimited files, in the command and in `explain_dataset`", 400),
     "options": Fuzzed("the options of the command", 60),
-    "frames": Fuzzed("pipelines on random frames, compared with a slow reference", 60),
+    "frames": Fuzzed("pipelines on random frames, compared with a slow reference", 160, together=8),
     "evaluation": Fuzzed("`evaluation.flipping_auc`, `compare` and the checks", 150),
 }
 
