@@ -30,7 +30,9 @@ from tests.fuzz.choices import Choices
 SLOWEST = 10.0  # processor seconds that an execution may take
 MEMORY = 2 << 30  # bytes that it may take in addition to those before the first one
 MOST_FINDINGS = 10  # different ones; then the run stops
-_HANGS = 3 * SLOWEST  # seconds without progress after which a process is killed; it also has to start
+# Processor seconds, and seconds in all, without progress after which a process is killed. It must also start.
+# On a busy machine, a process may have to wait long for its turn.
+_HANGS, _WAITS = 3 * SLOWEST, 60 * SLOWEST
 SHARED = 8  # bytes
 _STATE = struct.Struct("<qdq")  # next execution, seconds of the slowest, peak memory in KB
 # The problems are small, and take up to twice as long on several threads.
@@ -132,7 +134,11 @@ def _run_worker(target: str, seed: int, end: int, state: Path) -> list[str]:
     number, slowest, peak = _read(state)
     findings = [f"{target}, execution {each}" for each in found.split("\nFINDING ")[1:]]
     if code:
-        what = f"hung for {_HANGS:g} s" if killed else f"ended the process with code {code}"
+        what = (
+            f"hung, without progress in {_HANGS:g} s of processor time or {_WAITS:g} s"
+            if killed
+            else f"ended the process with code {code}"
+        )
         findings.append(
             f"{target}, execution {number}: {what}\n{found.split(chr(10) + 'FINDING ')[0][-2000:]}"
         )
@@ -142,12 +148,21 @@ def _run_worker(target: str, seed: int, end: int, state: Path) -> list[str]:
 
 def _makes_progress(process: subprocess.Popen[bytes], state: Path) -> bool:
     """Wait for a process to end or to make progress; return whether it did."""
-    before, until = _read(state)[0], time.monotonic() + _HANGS
+    before, used, until = _read(state)[0], _processor_seconds(process.pid), time.monotonic() + _WAITS
     while process.poll() is None and _read(state)[0] == before:
-        if time.monotonic() > until:
+        if time.monotonic() > until or _processor_seconds(process.pid) > used + _HANGS:
             return False
         time.sleep(0.1)
     return True
+
+
+def _processor_seconds(process: int) -> float:
+    """Return the time that a process has computed for, in all of its threads; 0 if it has ended."""
+    try:
+        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _read(state: Path) -> tuple[int, float, int]:

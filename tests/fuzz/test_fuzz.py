@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +12,9 @@ import pytest
 from sklearn.cluster import KMeans
 
 import whycluster as wc
-from tests.fuzz import fits
+from tests.fuzz import engine, fits
 from tests.fuzz.choices import Choices
-from tests.fuzz.engine import Outcome, fuzz, problem, work
+from tests.fuzz.engine import Outcome, _makes_progress, fuzz, problem, work
 from tests.fuzz.targets import TARGETS
 
 
@@ -81,3 +83,19 @@ def test_remembered_fits_are_those_of_the_same_rows_and_parameters() -> None:
     for _ in range(2):
         Counted(2, n_init=1).fit(X)  # without a seed
     assert Counted.n_fits == 7
+
+
+def test_a_hang_is_time_of_the_process_and_not_of_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = tmp_path / "state"
+    state.write_bytes(bytes(24))
+    monkeypatch.setattr(engine, "_HANGS", 0.3)
+    for code, hangs in (("import time; time.sleep(1)", False), ("while True: pass", True)):
+        with subprocess.Popen([sys.executable, "-c", code]) as process:
+            assert _makes_progress(process, state) != hangs
+            process.kill()
+    monkeypatch.setattr(engine, "_WAITS", 0.3)
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(99)"]) as process:
+        assert not _makes_progress(process, state)
+        process.kill()
