@@ -2,7 +2,7 @@
 # make test          run all checks: format, lint, types, layers, doctests, README, docs, tests
 # make test-fast     the inner loop: the same checks, and the fast tests of the folders in FAST; about a minute
 # make faults        50 power cuts, 30 kills and 720 errors of the disk at random moments; takes eight minutes
-# make test-matrix   the tests on every Python, with the newest libraries and with the oldest ones; half an hour
+# make test-matrix   the tests on every Python, with the newest libraries and with the oldest ones; half an hour or more
 # make fuzz          fuzz all targets, or one: make fuzz TARGET=load RUNS=1000000 SEED=1
 # make fuzz-guided   fuzz one target with atheris, which looks for input that reaches new code
 # make golden        write the expected output in tests/golden again
@@ -26,15 +26,33 @@ SEED ?= 0
 FAST := $(addprefix tests/,core data models explanations pipelines clustering contracts storage text cli) \
 	$(wildcard tests/test_*.py tests/*/test_bad_*.py)
 LOOPS := hatch_build.py $(wildcard src/whycluster/core/compiled/*.[ch])
-# The libraries of test-matrix and of its short form. Old libraries use what newer ones deprecate.
+# The libraries of test-matrix and of its short form.
 ALL := categories,cli,excel,files,medoids,plots,report,save,tabular
 EXTRAS := cli,files,report,save
 TOOLS := hypothesis pandas pytest
+MORE_TOOLS := $(TOOLS) hatchling pytest-xdist xlsxwriter
 SHORT := tests/test_versions.py tests/pipelines/test_tabular.py
+# Old libraries use what newer ones deprecate, and pyspark 4.0 leaves sockets open.
 OLD := -W ignore::DeprecationWarning
+OLD_SPARK := $(OLD) -W ignore::ResourceWarning -W ignore::pytest.PytestUnraisableExceptionWarning
+# All tests, except for those that depend on neither Python nor the libraries; `make test` runs these.
+EVERYWHERE := -q -n 2 --dist loadfile --doctest-ignore-import-errors -k 'not sanitize' \
+	--ignore=tests/benchmarks --ignore=tests/report/test_report_browser.py
+# The oldest versions that pyproject.toml allows. Some libraries cannot be in one environment. torch is tested on
+# Python 3.11, where it need not be a build for GPUs, which takes several GB.
+OLDEST_KINDS := tables bio spark deep
 INSTALL := apt-get update -qq && apt-get install -y -qq
 
-.PHONY: demo test test-fast checks faults fuzz fuzz-guided test-bio test-spark test-oldest test-floors test-matrix test-python \
+# $(call with_floors,folder,Pythons,extras,tools) creates an environment with the oldest versions.
+COMMA := ,
+define with_floors
+	rm -rf $(1)
+	python=$$($(PYTHON) tests/versions.py find $(2)) && $$python -m venv $(1)
+	$(PYTHON) tests/versions.py floors > $(1)/floors.txt
+	$(1)/bin/pip install --quiet --constraint $(1)/floors.txt --editable '.[$(3)]' $(4)
+endef
+
+.PHONY: demo test test-fast checks faults fuzz fuzz-guided test-bio test-spark test-oldest test-floors test-matrix test-python $(OLDEST_KINDS:%=test-floors-%) \
 	environments bench bench-zennit browser compiler golden clean
 
 demo: $(DEMO)/installed
@@ -81,19 +99,34 @@ test-oldest: $(OLDEST)/installed
 test-floors: $(FLOORS)/installed
 	$(FLOORS)/bin/pytest --override-ini addopts= -q --no-skips $(OLD) $(SHORT)
 
-# Tests of libraries that are not installed here, such as torch, are skipped. A missing Python is an error.
+# A missing Python is an error. With the newest libraries, tests of libraries that are not installed here, such as
+# torch, are skipped; `make test` runs them.
 test-matrix: compiler
 	for version in $(MATRIX); do $(PYTHON) tests/versions.py find $$version > /dev/null || exit; done
 	for version in $(MATRIX); do $(MAKE) test-python VERSION=$$version || exit; done
-	rm -rf $(FLOORS)
-	$(MAKE) $(FLOORS)/installed EXTRAS=$(ALL) TOOLS='$(TOOLS) hatchling pytest-xdist xlsxwriter'
-	$(FLOORS)/bin/pytest -q -n 2 --dist loadfile --doctest-ignore-import-errors $(OLD)
+	$(MAKE) $(OLDEST_KINDS:%=test-floors-%)
 
 test-python:
 	rm -rf .venv-$(VERSION)
 	python=$$($(PYTHON) tests/versions.py find $(VERSION)) && $$python -m venv .venv-$(VERSION)
-	.venv-$(VERSION)/bin/pip install --quiet --editable '.[$(ALL)]' $(TOOLS) hatchling pytest-xdist xlsxwriter
-	.venv-$(VERSION)/bin/pytest -q -n 2 --dist loadfile --doctest-ignore-import-errors
+	.venv-$(VERSION)/bin/pip install --quiet --editable '.[$(ALL)]' $(MORE_TOOLS)
+	.venv-$(VERSION)/bin/pytest $(EVERYWHERE)
+
+test-floors-tables:
+	$(call with_floors,$(FLOORS)-tables,3.10,$(ALL)$(COMMA)dask$(COMMA)faiss$(COMMA)shap,$(MORE_TOOLS) dask-ml distributed)
+	$(FLOORS)-tables/bin/pytest $(EVERYWHERE) $(OLD)
+
+test-floors-bio:
+	$(call with_floors,$(FLOORS)-bio,3.10,bio,$(TOOLS) 'dask[array]' leidenalg scanpy)
+	$(FLOORS)-bio/bin/pytest --override-ini addopts= -q --no-skips $(OLD) tests/bio
+
+test-floors-spark:
+	$(call with_floors,$(FLOORS)-spark,3.10,spark,$(TOOLS) 'pyspark[connect]')
+	$(FLOORS)-spark/bin/pytest --override-ini addopts= -q --no-skips $(OLD_SPARK) tests/spark
+
+test-floors-deep:
+	$(call with_floors,$(FLOORS)-deep,3.11,deep$(COMMA)plots$(COMMA)save,$(TOOLS))
+	$(FLOORS)-deep/bin/pytest --override-ini addopts= -q -rs $(OLD) tests/deep tests/plots/test_heatmaps.py
 
 bench: $(TEST)/installed $(SPARK)/installed
 	$(TEST)/bin/python -m benchmarks.speed
@@ -176,9 +209,7 @@ $(OLDEST)/installed: pyproject.toml $(LOOPS) tests/versions.py
 	touch $@
 
 $(FLOORS)/installed: pyproject.toml $(LOOPS) tests/versions.py
-	python=$$($(PYTHON) tests/versions.py find 3.10 3.11) && $$python -m venv $(FLOORS)
-	$(PYTHON) tests/versions.py floors > $(FLOORS)/floors.txt
-	$(FLOORS)/bin/pip install --quiet --constraint $(FLOORS)/floors.txt --editable '.[$(EXTRAS)]' $(TOOLS)
+	$(call with_floors,$(FLOORS),3.10 3.11,$(EXTRAS),$(TOOLS))
 	touch $@
 
 # zennit is installed without its dependencies, because its torchvision would bring another torch.
@@ -190,7 +221,7 @@ $(ZENNIT)/installed: pyproject.toml $(LOOPS) constraints.txt
 	touch $@
 
 clean:
-	rm -rf $(DEMO) $(TEST) $(BIO) $(SPARK) $(ZENNIT) $(OLDEST) $(FLOORS) $(MATRIX:%=.venv-%) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis \
+	rm -rf $(DEMO) $(TEST) $(BIO) $(SPARK) $(ZENNIT) $(OLDEST) $(FLOORS) $(OLDEST_KINDS:%=$(FLOORS)-%) $(MATRIX:%=.venv-%) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis \
 		src/whycluster/core/compiled/_kmeans.so src/whycluster/core/compiled/.build-*
 
 golden: $(TEST)/installed

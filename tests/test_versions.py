@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,7 @@ from sklearn.preprocessing import StandardScaler
 
 import whycluster as wc
 from tests.optional import optional
-from tests.versions import find, floors
+from tests.versions import find, floors, project
 from whycluster import cli
 
 if TYPE_CHECKING:
@@ -125,6 +126,19 @@ def test_every_library_has_a_minimum() -> None:
     found = floors()
     assert {"numpy", "scikit-learn", "narwhals", "polars", "pyarrow", "safetensors", "torch"} <= set(found)
     assert "pytest" not in found
+
+
+@pytest.mark.filterwarnings("ignore:Setuptools is replacing distutils")
+def test_the_minimum_of_every_library_is_tested() -> None:
+    """`make test-matrix` tests the oldest versions of all extras, except for those that only we use."""
+    root = Path(__file__).parents[1]
+    kinds = re.findall(r"^(test-floors-\w+):", (root / "Makefile").read_text("utf-8"), re.MULTILINE)
+    (line,) = re.findall(r"^OLDEST_KINDS := (.*)", (root / "Makefile").read_text("utf-8"), re.MULTILINE)
+    assert kinds == [f"test-floors-{kind}" for kind in line.split()]
+    command = ["make", "--dry-run", *kinds]
+    printed = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True).stdout
+    tested = {name for found in re.findall(r"'\.\[(.*?)\]'", printed) for name in found.split(",")}
+    assert tested == set(project()["optional-dependencies"]) - {"bench", "test"}
 
 
 def test_a_python_that_is_not_there_is_named(capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,22 +13,27 @@ import subprocess
 import sys
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 _MINIMUM = re.compile(r"(?P<name>[\w.-]+)(\[[\w,]+\])?>=(?P<version>[\w.]+)")
 
 
-def floors() -> dict[str, str]:
-    """Return the oldest allowed version of each library that the package or an extra requires."""
+def project() -> dict[str, Any]:
+    """Return the section of pyproject.toml about the package."""
     if sys.version_info >= (3, 11):
         import tomllib
     else:
         from pip._vendor import tomli as tomllib
     text = Path(__file__).parents[1].joinpath("pyproject.toml").read_text("utf-8")
-    project = tomllib.loads(text)["project"]
-    extras = dict(project["optional-dependencies"])
+    return dict(tomllib.loads(text)["project"])
+
+
+def floors() -> dict[str, str]:
+    """Return the oldest allowed version of each library that the package or an extra requires."""
+    extras = dict(project()["optional-dependencies"])
     del extras["test"]  # the tests run with any version of the libraries that only they need
     found: dict[str, str] = {}
-    for requirement in chain(project["dependencies"], *extras.values()):
+    for requirement in chain(project()["dependencies"], *extras.values()):
         match = _MINIMUM.fullmatch(requirement)
         if match is None or found.setdefault(match["name"], match["version"]) != match["version"]:
             raise SystemExit(
