@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from numpy.testing import assert_allclose
 
 pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 
@@ -558,6 +559,31 @@ def test_a_note_names_values_in_folder_names(tmp_path: Path, capsys: pytest.Capt
     code, _, error = invoke(capsys, "explain", tmp_path / "in", "--out", tmp_path / "out", "--k", 2)
     assert code == 0
     assert "values in folder names, such as year=2020, are not used as columns" in error
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_a_column_without_a_name(kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """pandas writes its index to a CSV file as a first column without a name."""
+    (tmp_path / "in").mkdir()
+    x = np.arange(40) % 3 + np.linspace(0, 0.5, 40)
+    frame = pl.DataFrame({"": np.arange(40), "column_0": x, "b": x[::-1]})
+    path = tmp_path / "in" / f"p.{kind}"
+    frame.write_csv(path) if kind == "csv" else frame.write_parquet(path)
+    words = ["explain", tmp_path / "in", "--out", tmp_path / "out", "--k", 3]
+    for _ in range(2):  # the second run uses the saved sample
+        code, _, notes = invoke(capsys, *words)
+        assert (code, notes) == (
+            0,
+            "whycluster: left out:  (like an identifier, consecutive whole numbers)\n"
+            "whycluster: rows are identified by ''\n",
+        )
+    (part,) = (tmp_path / "out").glob("p*.parquet")
+    found = pl.read_parquet(part)
+    code, _, _ = invoke(capsys, "explain", path, "--k", 3, "--out", tmp_path / "one.parquet")
+    one = pl.read_parquet(tmp_path / "one.parquet")
+    assert code == 0
+    assert found["cluster"].to_list() == one["cluster"].to_list()
+    assert_allclose(found["evidence"].to_numpy(), one["evidence"].to_numpy(), rtol=1e-9)
 
 
 def test_a_small_file_with_long_text_cannot_fill_the_memory(

@@ -95,7 +95,7 @@ def _read(source: Any, data: str) -> RowSample | None:
     metadata = table.schema.metadata or {}
     if metadata.get(_DATA) != os.fsencode(os.path.abspath(data)):
         return None
-    return RowSample(pl.DataFrame(table), int(metadata.get(_STEP, 1)))
+    return RowSample(_to_frame(table), int(metadata.get(_STEP, 1)))
 
 
 def _draw(parts: list[FilePart], data: str) -> RowSample:
@@ -134,7 +134,7 @@ def _every_nth(schemas: Mapping[FilePart, pa.Schema], failed: list[str]) -> tupl
     step, pieces, n_seen, n_sampled, n_bytes = 1, list[pl.DataFrame](), 0, 0, 0
     for batch in _batches(schemas, failed):
         drawn = pa.array(range(-n_seen % step, batch.num_rows, step), pa.int64())
-        pieces.append(pl.DataFrame(batch.take(drawn)))  # a slice would keep the whole batch in memory
+        pieces.append(_to_frame(batch.take(drawn)))  # a slice would keep the whole batch in memory
         n_seen, n_sampled = n_seen + batch.num_rows, n_sampled + len(drawn)
         n_bytes += _n_long(pieces[-1])
         if len(pieces) > _FRAMES:
@@ -149,10 +149,18 @@ def _every_nth(schemas: Mapping[FilePart, pa.Schema], failed: list[str]) -> tupl
     return _concatenated(pieces), step
 
 
+def _to_frame(rows: pa.Table | pa.RecordBatch) -> pl.DataFrame:
+    """Return a polars frame with the same names; polars would give a column without a name another one."""
+    names = rows.schema.names
+    frame = pl.DataFrame(rows.rename_columns([str(i) for i in range(len(names))]))
+    frame.columns = names
+    return frame
+
+
 def _halved(frame: pl.DataFrame) -> pl.DataFrame:
     """Return a copy of every second row; a slice would keep all text in memory."""
     half = frame[::2]
-    return pl.DataFrame(half.to_arrow()) if _n_long(frame) > _TEXT else half
+    return _to_frame(half.to_arrow()) if _n_long(frame) > _TEXT else half
 
 
 def _n_long(frame: pl.DataFrame) -> int:
