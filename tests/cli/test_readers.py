@@ -295,6 +295,54 @@ def test_decimals_and_a_word_are_text(tmp_path: Path, capsys: pytest.CaptureFixt
     )
 
 
+@pytest.mark.parametrize(
+    ("last", "note"),
+    [
+        (
+            "abc",
+            "'a' is text, so each value is a category. Most values are numbers, but 'abc' is not. If it "
+            "means missing, add --missing 'abc'.",
+        ),
+        (
+            "36893488147419103232",
+            "'a' is text, so each value is a category. It contains numbers with more than 18 digits, such as "
+            "'36893488147419103232'.",
+        ),
+    ],
+)
+def test_one_value_at_the_end_that_makes_numbers_text(
+    last: str, note: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [f"{i % 7},{i % 3}\n" for i in range(12_000)]
+    (tmp_path / "t.csv").write_text("a,b\n" + "".join(rows) + f"{last},1\n")
+    code, _, notes = invoke(capsys, "row", tmp_path / "t.csv", "--k", 2, "--id", "3")
+    assert code == 0
+    assert f"whycluster: {note}\n" in notes
+
+
+def test_text_after_a_thousand_numbers_is_text() -> None:
+    frame = pl.DataFrame({"a": [str(i % 7) for i in range(1500)] + ["x", "y"] * 1000})
+    assert reading.check_text(frame) == []
+
+
+@pytest.mark.parametrize(
+    ("names", "is_noted"),
+    [("0.5,7", True), ("3,8", True), ("0,1", False), ("1999,2000", False), ("0.5,1.5", True), ("a,1", False)],
+)
+def test_a_first_row_that_may_be_no_header(
+    names: str, is_noted: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [f"{i % 7},{i % 3}\n" for i in range(30)]
+    (tmp_path / "t.csv").write_text(f"{names}\n" + "".join(rows))
+    code, _, notes = invoke(capsys, "row", tmp_path / "t.csv", "--k", 2, "--id", "3")
+    assert code == 0
+    note = (
+        f"whycluster: All column names are numbers, such as {names.split(',')[0]!r}. If the file has no "
+        "header, its first row was read as one. Add a header to the file.\n"
+    )
+    assert (note in notes) == is_noted
+
+
 def test_a_very_long_header(tmp_path: Path) -> None:
     name = "x" * 140_000
     (tmp_path / "t.csv").write_text(f'{name},b\n1,"2"\n3,4\n')

@@ -13,6 +13,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
@@ -34,6 +35,7 @@ _EXPANDED, _RATIO = 1 << 28, 100  # bytes, or times the compressed size, whichev
 _CHUNK = 1 << 20  # bytes of expanded text that are read at once
 _TYPE_ROWS = 10_000  # number of rows for inferring column types; all rows if later rows contradict the types
 _MOST_LISTED = 5  # columns that a note lists
+_DIGITS = 18  # of the largest whole numbers that polars always reads as numbers
 _CHECKED_VALUES = 1000  # number of values checked in a text column
 _DECORATED_NUMBER = re.compile(  # with thousands separators, a currency sign or a percent sign
     r"\W{0,3}\d{1,3}([.,' \u00a0]\d{3})+([.,]\d+)?\W{0,3}"
@@ -452,7 +454,7 @@ def _check_header_once(file: TableFile, frame: pl.DataFrame) -> None:
 
 def check_text(frame: pl.DataFrame) -> list[str]:
     """Return notes on text columns that may hold numbers or dates; raise an error for decorated numbers."""
-    notes = []
+    notes = _header_notes(frame.columns)
     for name, values in _text_columns(frame):
         decorated = [v for v in values if _DECORATED_NUMBER.fullmatch(v) and not is_convertible(v, float)]
         if 2 * len(decorated) > len(values):
@@ -461,7 +463,9 @@ def check_text(frame: pl.DataFrame) -> list[str]:
                 "the characters from the file, or leave the column out with --ignore."
             )
         others = [value for value in values if not is_convertible(value, float)]
-        if others and 2 * len(others) < len(values):
+        is_later = not others
+        others = others or _later_words(frame[name])
+        if others and 2 * len(others) < (frame[name].len() if is_later else len(values)):
             notes.append(
                 f"{name!r} is text, so each value is a category. Most values are numbers, but {others[0]!r} "
                 f"is not. If it means missing, add --missing {others[0]!r}."
@@ -491,15 +495,38 @@ def _kinds(frame: pl.DataFrame) -> Iterator[tuple[str, ColumnKind | None]]:
     return zip(frame.columns, kinds_of_frame(nw.from_native(frame)), strict=True)
 
 
+def _header_notes(names: list[str]) -> list[str]:
+    """Return a note if the names may be values, but none if they count the columns, or years."""
+    if not names or not all(is_convertible(name, float) for name in names):
+        return []
+    numbers = [float(name) for name in names]
+    if all(after == before + 1 for before, after in pairwise(numbers)) and numbers[0].is_integer():
+        return []
+    return [
+        f"All column names are numbers, such as {names[0]!r}. If the file has no header, its first row was "
+        "read as one. Add a header to the file."
+    ]
+
+
+def _later_words(column: pl.Series) -> list[str]:
+    """Return the values of a whole text column that are not numbers."""
+    words = column.filter(column.cast(pl.Float64, strict=False).is_null()).drop_nulls()
+    return [value for value in words.to_list() if not is_convertible(value, float)]
+
+
 def code_notes(frame: pl.DataFrame) -> list[str]:
-    """Return notes on columns of codes that may be numbers."""
+    """Return notes on columns of codes, or of whole numbers that are too large, that may be numbers."""
     notes = []
     for name, values in _text_columns(frame):
+        if not all(is_convertible(value, float) for value in values):
+            continue
         codes = [value for value in values if is_code(value)]
-        if codes and all(is_convertible(value, float) for value in values):
+        large = frame[name].filter(frame[name].str.len_bytes() > _DIGITS).head(1).to_list()
+        what, found = ("leading zeros", codes) if codes else (f"more than {_DIGITS} digits", large)
+        if found:
             notes.append(
-                f"{name!r} is text, so each value is a category. It contains numbers with leading zeros, "
-                f"such as {codes[0]!r}."
+                f"{name!r} is text, so each value is a category. It contains numbers with {what}, such as "
+                f"{found[0]!r}."
             )
     return notes
 
