@@ -500,6 +500,11 @@ def test_what_is_left_out_is_said_once() -> None:
     ("values", "reason"),
     [
         ([7] * N, "all values are the same"),
+        ([2**62] * N, "all values are the same"),
+        (
+            [2**62 + i % 3 for i in range(N)],
+            "all values are the same when rounded to floats; subtract their minimum first",
+        ),
         (["a"] * N, "all values are the same"),
         ([INSTANT] * N, "all values are the same"),
         ([None] * N, "all values are missing"),

@@ -28,6 +28,7 @@ LIKE_IDENTIFIER = "like an identifier"
 CODE = "0[0-9]+"  # 007 is a name, not a number; a pattern that pyarrow and polars understand
 _MIN_VALUES = 10  # values needed to recognize identifiers or dates
 _NEARLY_ALL = 0.9
+_EXACT = 2.0**53  # up to here, floats hold all whole numbers
 _MANY, _OFTEN = 1000, 10  # more than _MANY categories must have _OFTEN rows each on average
 _FIRST_DAY, _LAST_DAY = 1900_01_01, 2100_12_31
 
@@ -153,6 +154,8 @@ def inspect_column(column: Column, kept: bool, step: int = 1) -> tuple[str, str]
     reason = "" if kept else _identifier_reason(column, len(present), distinct, step)
     if not reason and len(present) == len(values) and (present == present[0]).all():
         reason = "all values are the same"
+        if reading == "numbers" and abs(present[0]) >= _EXACT and len(set(column.values())) > 1:
+            reason += " when rounded to floats; subtract their minimum first"
     return reading, reason
 
 
