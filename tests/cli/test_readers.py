@@ -6,15 +6,21 @@ import csv
 import gzip
 import io
 import random
+import subprocess
+import sys
 import tracemalloc
 import zipfile
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 
 pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from tests.cli.test_cli import invoke
 from whycluster.cli import reading
@@ -267,6 +273,51 @@ def test_a_small_file_with_too_many_values_is_refused(
     )
     monkeypatch.setattr(reading, "_EXPANDED", 1 << 24)
     assert read(TableFile(tmp_path / name)).height == frame.height
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("encoding", ["PLAIN", "DELTA_BYTE_ARRAY"])
+def test_text_in_one_row_group_cannot_fill_the_memory(encoding: str, tmp_path: Path) -> None:
+    """Compressed pages, and values that repeat the previous one, take little space in a file."""
+    n_rows, length = (30, 20_000_000) if encoding == "PLAIN" else (30_000, 20_000)
+    text = pa.array(["x" * length], pa.large_string()).take(pa.array([0] * n_rows))
+    path = tmp_path / "t.parquet"
+    pq.write_table(
+        pa.table({"a": np.arange(n_rows), "t": text}),
+        path,
+        compression="zstd",
+        use_dictionary=False,
+        column_encoding={"t": encoding, "a": "PLAIN"},
+        write_batch_size=2,
+    )
+    assert path.stat().st_size < 200_000
+    assert pq.ParquetFile(path).num_row_groups == 1
+    code = (
+        "import resource, sys; from pathlib import Path; from whycluster.cli import reading\n"
+        "def peak(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+        "before = peak()\n"
+        "try: reading.read(reading.TableFile(Path(sys.argv[1])))\n"
+        "except reading.InvalidInputError as error: print(error)\n"
+        "print(peak() - before)"
+    )
+    found = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True, check=True)
+    refused, taken = found.stdout.splitlines()
+    assert "must expand to at most 268,435,456 bytes" in refused
+    assert int(taken) < 300_000  # KB; all of the text takes 600 MB
+
+
+def test_all_text_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lengths = np.random.default_rng(0).integers(0, 3000, size=(2, 700))
+    texts = [["x" * n if n > 100 else None for n in some] for some in lengths.tolist()]
+    pl.DataFrame({"a": texts[0], "b": texts[1], "c": range(700)}).write_parquet(
+        tmp_path / "t.parquet", row_group_size=100
+    )
+    monkeypatch.setattr(reading, "_TEXT", 50_000)
+    scanned = pl.scan_parquet(tmp_path / "t.parquet")
+    found = list(reading._text_bytes(scanned, 700, 1))
+    assert sum(found) == lengths[lengths > 100].sum()
+    assert len(found) > 20
+    assert max(found) < 100_000
 
 
 @pytest.mark.parametrize("kind", ["parquet", "arrow"])

@@ -33,6 +33,7 @@ _LONGEST_HEADER, _PIECE = 1 << 26, 1 << 20  # bytes
 _LONGEST_VALUE = (1 << 31) - 1  # characters; Python's default, 131,072, is shorter than some headers
 _EXPANDED, _RATIO = 1 << 28, 100  # bytes, or times the compressed size, whichever is larger
 _CHUNK = 1 << 20  # bytes of expanded text that are read at once
+_MOST_ROWS, _TEXT = 1 << 16, 1 << 26  # rows of a Parquet file, and bytes of their text, read at once
 _TYPE_ROWS = 10_000  # number of rows for inferring column types; all rows if later rows contradict the types
 _MOST_LISTED = 5  # columns that a note lists
 _DIGITS = 18  # of the largest whole numbers that polars always reads as numbers
@@ -553,7 +554,7 @@ def _read_json_lines(file: TableFile) -> pl.DataFrame:
 
 def _read_parquet(file: TableFile) -> pl.DataFrame:
     advice = "convert it to CSV, or set --out to a folder to explain it piece by piece"
-    return _read_columns(file, pl.scan_parquet(io.BytesIO(file.read_bytes())), advice)
+    return _read_columns(file, pl.scan_parquet(io.BytesIO(file.read_bytes())), advice, first_rows=1)
 
 
 def _read_arrow(file: TableFile) -> pl.DataFrame:
@@ -561,18 +562,38 @@ def _read_arrow(file: TableFile) -> pl.DataFrame:
     return _read_columns(file, pl.scan_ipc(io.BytesIO(file.read_bytes())), advice)
 
 
-def _read_columns(file: TableFile, scanned: pl.LazyFrame, advice: str) -> pl.DataFrame:
+def _read_columns(
+    file: TableFile, scanned: pl.LazyFrame, advice: str, first_rows: int | None = None
+) -> pl.DataFrame:
     """Read a table, except for columns of lists and the like, which are left out anyway and can be huge."""
     schema = scanned.collect_schema()
     _check_names(file, schema.names())
-    texts = [name for name, dtype in schema.items() if dtype == pl.String]
-    n_bytes = pl.len().cast(pl.Float64) * sum(map(_width, schema.values()))
-    for name in texts:
-        n_bytes += pl.col(name).str.len_bytes().cast(pl.Float64).sum()
-    if scanned.select(n_bytes).collect(engine="streaming").item() > (most := _most_expanded(file)):
+    most, n_rows = _most_expanded(file), scanned.select(pl.len()).collect().item()
+    n_bytes = n_rows * sum(map(_width, schema.values()))
+    for n_more in _text_bytes(scanned, n_rows, first_rows or n_rows):
+        if n_bytes > most:
+            break
+        n_bytes += n_more
+    if n_bytes > most:
         _raise_expanded(file, most, advice)
     unused = [name for name, dtype in schema.items() if dtype.is_nested() or dtype == pl.Binary]
     return scanned.with_columns(pl.lit(None, dtype=schema[name]).alias(name) for name in unused).collect()
+
+
+def _text_bytes(scanned: pl.LazyFrame, n_rows: int, size: int) -> Iterator[int]:
+    """Yield the number of bytes in the text of the first rows, of the next ones and so on.
+
+    ``size`` rows are read at first, and then as many as take little memory if the text is as long as before.
+    """
+    texts = [pl.col(name) for name, dtype in scanned.collect_schema().items() if dtype == pl.String]
+    start, longest = 0, 1
+    while texts and start < n_rows:
+        lengths = pl.sum_horizontal(text.str.len_bytes().cast(pl.Int64) for text in texts)
+        part = scanned.slice(start, size).select(lengths.sum().alias("all"), lengths.max().alias("longest"))
+        found = part.collect(engine="streaming").row(0, named=True)
+        yield found["all"]
+        start, longest = start + size, max(longest, found["longest"])
+        size = max(1, min(4 * size, _MOST_ROWS, _TEXT // longest))
 
 
 def _width(dtype: Any) -> int:
