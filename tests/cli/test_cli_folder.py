@@ -595,7 +595,7 @@ def test_a_small_file_with_long_text_cannot_fill_the_memory(
     path = tmp_path / "in" / "p.parquet"
     text = pl.Series(["x" * 100_000]).new_from_index(0, 2000)
     pl.DataFrame({"a": np.arange(2000) % 3 + np.linspace(0, 0.1, 2000), "text": text}).write_parquet(path)
-    assert path.stat().st_size < 200_000
+    assert path.stat().st_size < 1_000_000  # the text takes 200 MB
     (part,) = find_parts(path, "explain")
     fields = list(part.look()[0])
     assert long_bytes(part, fields) == pytest.approx(100_000, rel=0.01)
