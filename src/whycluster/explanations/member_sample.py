@@ -18,7 +18,7 @@ from whycluster.data.table import Table
 from whycluster.explanations.base import BaseExplanation
 
 _CELLS = 1 << 22  # the maximum number of values of evidence that are computed at once
-_WEIGHTS = 1 << 20  # the same for weights of competitors, which take several arrays
+_WEIGHTS = 1 << 19  # the same for weights of competitors, which take several arrays
 MOST_ROWS = 5000  # maximum number of rows in a sample of members
 
 

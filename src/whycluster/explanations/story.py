@@ -112,7 +112,8 @@ class SharedEvidence(NamedTuple):
         share = exp.competition.astype(np.float64)
         total = share.sum(axis=1, keepdims=True)
         share = np.divide(share, total, out=np.zeros_like(share), where=total > 0)
-        competitor = np.argsort(-share, axis=1, kind="stable")[:, :_MOST_NAMED]
+        # A copy, since a view would keep the order of all clusters in memory.
+        competitor = np.argsort(-share, axis=1, kind="stable")[:, :_MOST_NAMED].copy()
         named = np.take_along_axis(share, competitor, axis=1)
         named = np.hstack([named, (total > 0) * np.maximum(0.0, 1.0 - named.sum(axis=1, keepdims=True))])
         named[named < _LEAST_SHARE] = 0.0

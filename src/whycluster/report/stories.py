@@ -28,7 +28,7 @@ from whycluster.explanations.story import (
 from whycluster.report.packing import smallest_codes, smallest_floats
 
 _ROUNDING = 1e-6  # residuals below this fraction of the evidence are rounding errors
-_VALUES_AT_ONCE = 1 << 22  # number of values per batch (32 MB)
+_VALUES_AT_ONCE = 1 << 21  # several arrays of this size are needed at a time
 ABOVE, BELOW, NEARER, FREQUENCY = 1, 2, 4, 8  # contents of a row's sentence about typical values
 
 
