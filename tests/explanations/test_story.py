@@ -17,8 +17,8 @@ import whycluster as wc
 pd: Any = pytest.importorskip("pandas")
 
 _RANK = re.compile(
-    r"(Clear|Typical|Borderline): (?:more evidence than )?(none|all|[\d,]+) of the other ([\d,]+) rows in "
-    r"cluster \d+( has less evidence)?\."
+    r"(Clear|Typical|Weak|Borderline): (?:more evidence than )?(none|all|[\d,]+) of the other ([\d,]+) "
+    r"rows in cluster \d+( has less evidence)?\."
 )
 _TYPICAL = re.compile(
     r"(?P<name>\S+) (?P<value>\S+) is (?P<side>above|below|after|before) the (?P<other>\S+) typical of "
@@ -70,7 +70,7 @@ def _shows(text: str, value: float) -> bool:
 def test_the_rank_counts_the_other_rows_of_the_cluster(k: int) -> None:
     _, exp = _wine(k)
     label, evidence = exp.cluster.tolist(), exp.evidence.tolist()
-    median = float(np.median(evidence))
+    median, words = float(np.median(evidence)), set()
     for row in range(len(exp)):
         found = _RANK.search(exp.describe(row))
         assert found is not None
@@ -79,8 +79,28 @@ def test_the_rank_counts_the_other_rows_of_the_cluster(k: int) -> None:
         assert int(found[3].replace(",", "")) == len(others)
         assert found[2] == ("none" if not below else "all" if below == len(others) else f"{below:,}")
         assert bool(found[4]) == (not below)
-        word = "Clear" if below > 0.75 * len(others) else "Typical"
+        above = sum(e > evidence[row] for e in others)
+        word = (
+            "Clear" if 4 * below > 3 * len(others) else "Weak" if 4 * above >= 3 * len(others) else "Typical"
+        )
         assert found[1] == ("Borderline" if evidence[row] <= 0.1 * median else word)
+        words.add(found[1])
+    assert words == {"Clear", "Typical", "Weak", "Borderline"}
+
+
+def test_the_row_with_the_least_evidence_is_weak_but_equal_rows_are_typical() -> None:
+    frame = pd.DataFrame({"x": [0.0, 0.1, 0.2, 0.3, 1.5, 10.0, 10.0, 10.0, 10.0, 20.0, 21.0]})
+    model = KMeans(3, n_init=1, init=np.array([[0.4], [10.0], [20.5]])).fit(frame)
+    exp = wc.explain(model, frame)
+    code = exp.cluster.tolist()
+    assert code == [0] * 5 + [1] * 4 + [2] * 2
+    lines = [exp.describe(row).splitlines()[1] for row in range(len(frame))]
+    assert lines[4] == "Weak: none of the other 4 rows in cluster 0 has less evidence."
+    assert lines[3] == "Weak: more evidence than 1 of the other 4 rows in cluster 0."
+    assert lines[2] == "Typical: more evidence than 2 of the other 4 rows in cluster 0."
+    assert lines[5:9] == ["Typical: none of the other 3 rows in cluster 1 has less evidence."] * 4
+    assert lines[9] == "Weak: no more evidence than the only other row in cluster 2."
+    assert lines[10] == "Clear: more evidence than the only other row in cluster 2."
 
 
 def test_what_is_typical_is_the_mean_of_the_clusters() -> None:

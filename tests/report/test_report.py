@@ -69,6 +69,20 @@ def test_rows_have_the_numbers_of_the_explanation(wines: wc.Explanation, tmp_pat
     assert page.data["limit"] == pytest.approx(0.1 * np.median(wines.evidence))
 
 
+def test_rows_with_less_evidence_than_three_quarters_of_their_cluster_are_weak(
+    wines: wc.Explanation, tmp_path: Path
+) -> None:
+    weak, label, evidence = (
+        Page.of(wines, tmp_path).array("weak").tolist(),
+        wines.cluster.tolist(),
+        wines.evidence.tolist(),
+    )
+    for row in range(178):
+        others = [e for i, e in enumerate(evidence) if label[i] == label[row] and i != row]
+        assert weak[row] == (4 * sum(e > evidence[row] for e in others) >= 3 * len(others))
+    assert 40 < sum(weak) < 50
+
+
 def test_why_not_has_the_numbers_of_contrasts(wines: wc.Explanation, tmp_path: Path) -> None:
     X = load_frame("wine").data
     model = make_pipeline(StandardScaler(), KMeans(3, n_init=5, random_state=0)).fit(X)

@@ -709,7 +709,9 @@ def test_a_row_tells_its_story(browser: Browser, wine_page: Path, row: int) -> N
     others = (cluster == own) & (np.arange(178) != row)
     below = int((evidence[others] < evidence[row]).sum())
     near = evidence[row] <= 0.1 * np.median(evidence)
-    word = "Borderline" if near else "Clear" if below > 0.75 * others.sum() else "Typical"
+    above = int((evidence[others] > evidence[row]).sum())
+    word = "Clear" if below > 0.75 * others.sum() else "Weak" if above >= 0.75 * others.sum() else "Typical"
+    word = "Borderline" if near else word
     than = {0: "none", others.sum(): "all"}.get(below, str(below))
     told = f"{than} of the other {others.sum()} rows in cluster {own}"
     told = f"more evidence than {told}." if below else f"{told} has less evidence."

@@ -19,8 +19,8 @@ from whycluster.explanations.base import BaseExplanation
 from whycluster.explanations.comparisons import Comparisons
 from whycluster.explanations.formatting import join_words
 
-BORDERLINE, TYPICAL, CLEAR = "borderline", "typical", "clear"
-_CLEAR = 0.75  # a row is clear if it has more evidence than this share of the other members
+BORDERLINE, WEAK, TYPICAL, CLEAR = "borderline", "weak", "typical", "clear"
+_MOST = 0.75  # share of the other members that a clear row exceeds, and that exceed a weak row
 _LEAST_SHARE = 0.005  # competitors with smaller shares would be printed with 0%
 _MOST_NAMED = 3
 
@@ -31,7 +31,8 @@ class EvidenceRank(NamedTuple):
     Attributes
     ----------
     word : "borderline" if the evidence is at most a tenth of the median evidence of all members, "clear" if
-        it exceeds that of three quarters of the other members of the cluster, and "typical" otherwise
+        it exceeds that of three quarters of the other members of the cluster, "weak" if at least three
+        quarters of them have more evidence, and "typical" otherwise
     n_below : the number of other members with less evidence
     n_others : the number of other members
     """
@@ -46,11 +47,19 @@ def evidence_rank(exp: BaseExplanation, row: int) -> EvidenceRank | None:
     if not exp.is_member[row] or exp.positions is not None:
         return None
     own = exp.is_member & (exp.cluster_codes == exp.cluster_codes[row])
-    n_others, n_below = int(own.sum()) - 1, int((exp.evidence[own] < exp.evidence[row]).sum())
+    evidence, n_others = exp.evidence[own], int(own.sum()) - 1
+    n_below, n_above = (
+        int(side.sum()) for side in (evidence < exp.evidence[row], evidence > exp.evidence[row])
+    )
     if not n_others:
         return None
-    word = CLEAR if n_below > _CLEAR * n_others else TYPICAL
+    word = CLEAR if n_below > _MOST * n_others else WEAK if is_weak(n_above, n_others) else TYPICAL
     return EvidenceRank(BORDERLINE if exp.is_borderline[row] else word, n_below, n_others)
+
+
+def is_weak(n_above: Any, n_others: int) -> Any:
+    """Return whether enough of the other members have more evidence, for one number or an array."""
+    return n_above >= _MOST * n_others
 
 
 def rank_sentence(exp: BaseExplanation, row: int) -> str:

@@ -249,7 +249,7 @@
     if (!rows.below) return [];
     const below = rows.below[i] - 1, others = rows.n_members[rows.cluster[i]] - 1;
     if (below < 0 || others < 1) return [];
-    const word = isNear(i) ? "Borderline" : below > 0.75 * others ? "Clear" : "Typical";
+    const word = isNear(i) ? "Borderline" : below > 0.75 * others ? "Clear" : rows.weak[i] ? "Weak" : "Typical";
     if (others === 1) return [make("p", {}, `${word}: ${below ? "more" : "no more"} evidence than the only other ${data.noun} in `, ...cluster(rows.cluster[i]), ".")];
     const who = `of the other ${many(others, data.noun)} in `;
     if (!below) return [make("p", {}, `${word}: none ${who}`, ...cluster(rows.cluster[i]), " has less evidence.")];

@@ -23,6 +23,7 @@ from whycluster.explanations.story import (
     SharedEvidence,
     compare_with_typical,
     is_split,
+    is_weak,
     splits_evidence,
 )
 from whycluster.report.packing import smallest_codes, smallest_floats
@@ -33,14 +34,14 @@ ABOVE, BELOW, NEARER, FREQUENCY = 1, 2, 4, 8  # contents of a row's sentence abo
 
 
 def evidence_ranks(exp: BaseExplanation, chosen: Codes) -> dict[str, Any]:
-    """Return how many members of its cluster have less evidence than each chosen row.
+    """Return how many members of its cluster have less evidence than each chosen row, and whether it is weak.
 
     The number is increased by 1; 0 means that the row is not a member. Nothing is returned for a selection of
     rows, since the other members are unknown.
     """
     if exp.positions is not None:
         return {}
-    below = np.zeros(len(chosen), dtype=np.intp)
+    below, weak = np.zeros((2, len(chosen)), dtype=np.intp)
     n_members = np.zeros(len(exp.labels), dtype=np.intp)
     members = np.flatnonzero(exp.is_member)
     cluster, evidence = exp.cluster_codes[members], exp.evidence[members]
@@ -54,7 +55,10 @@ def evidence_ranks(exp: BaseExplanation, chosen: Codes) -> dict[str, Any]:
             code = codes[here[0]]
             own = evidence[order[starts[code] : starts[code + 1]]]
             below[here] = 1 + np.searchsorted(own, exp.evidence[chosen[here]])
-    return {"below": smallest_codes(below), "n_members": smallest_codes(n_members)}
+            n_above = len(own) - np.searchsorted(own, exp.evidence[chosen[here]], side="right")
+            weak[here] = is_weak(n_above, len(own) - 1)
+    packed = {"below": below, "weak": weak, "n_members": n_members}
+    return {name: smallest_codes(values) for name, values in packed.items()}
 
 
 def shares_of(exp: BaseExplanation, some: BaseExplanation) -> dict[str, Any]:
