@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -185,7 +186,7 @@ class TestNoise:
             Finding(
                 "noise",
                 "Noise dominates: 11 of 20 rows (55%) are in no cluster. The clusters describe only the "
-                "rest. Cluster again with parameters that allow for larger or sparser clusters.",
+                "rest. Make sure that so much noise is intended.",
             )
         ] * (n_noise == 11)
         if n_noise == 10:
@@ -527,3 +528,116 @@ def test_years_of_few_rows_are_not_said_to_be_checked() -> None:
     centroids, rows = two_clusters(9)
     outcome = check(wc.explain(centroids, rows), "identifiers, dates and years").outcome
     assert outcome == "no identifier or date carries 30% of a cluster"
+
+
+class TestGivenLabels:
+    """Labels cannot be computed again, so the advice is about the surrogate and its columns."""
+
+    def explained(self, *columns: Any, names: list[str] | None = None) -> wc.Explanation:
+        """Explain the labels "a" and "b" of alternating rows."""
+        rows = np.column_stack(columns)
+        return wc.explain(np.array(["a", "b"])[np.arange(len(rows)) % 2], rows, feature_names=names)
+
+    def text(self, exp: BaseExplanation, kind: str) -> str:
+        for warning in warnings(exp):
+            assert "luster again" not in warning.text
+            assert "number of clusters" not in warning.text
+        (one,) = found(exp, kind)
+        return one.text
+
+    def as_labels(self, exp: Any) -> Any:
+        """Return an explanation of centroids as if the network were a surrogate."""
+        return replace(exp, fidelity=self.explained(np.arange(40) % 2 * 9.0 + np.arange(40) / 40).fidelity)
+
+    def test_one_column(self) -> None:
+        rng = np.random.default_rng(0)
+        exp = self.explained(900.0 * (np.arange(200) % 2) + rng.normal(size=200), *rng.normal(size=(2, 200)))
+        total = np.abs(exp.relevance).sum(axis=0)
+        assert total[0] > 0.995 * total.sum()
+        assert self.text(exp, "one column") == (
+            '"x0" carries over 99% of all relevance, so the other 2 columns hardly count. The surrogate '
+            "tells the labels apart almost only by this column."
+        )
+
+    def test_one_column_of_a_cluster(self) -> None:
+        exp = self.as_labels(TestOneColumnOfACluster().shares(3.0)[0])
+        assert self.text(exp, "one column of a cluster") == (
+            '"age" carries up to 82% of the relevance of clusters 0 and 1, so the surrogate recognizes them '
+            "mostly by this one column."
+        )
+
+    def test_labels_among_the_columns(self) -> None:
+        rng = np.random.default_rng(0)
+        kind = np.arange(200) % 2
+        x = 6.0 * kind + rng.normal(size=200)
+        wrong = np.where(np.arange(200) < 5, 1 - kind, kind)
+        assert self.text(self.explained(x, 6.0 * wrong, names=["x", "kind"]), "label").endswith(
+            'each of them determines the other for at least 97% of the rows. If "kind" only repeats the '
+            "labels, leave it out and explain the labels again."
+        )
+        wrong = np.where(np.arange(200) < 30, 1 - kind, kind)
+        assert self.text(self.explained(x, 6.0 * wrong, names=["x", "species"]), "label").endswith(
+            "of the relevance of a cluster. If it only repeats the labels, leave it out and explain the "
+            "labels again."
+        )
+
+    def test_identifiers_and_repeated_columns(self) -> None:
+        number = np.arange(200) // 2 + 1000 * (np.arange(200) % 2)
+        x = number + np.random.default_rng(0).normal(size=200)
+        exp = self.explained(number, x, names=["customer_id", "x"])
+        assert self.text(exp, "identifier").endswith(
+            "An identifier names a row but does not describe it. Leave the column out and explain the "
+            "labels again."
+        )
+        assert self.text(exp, "repeated") == (
+            '"x" nearly repeats "customer_id": their correlation is above 0.999. What both measure counts '
+            "twice. Leave one of the two out and explain the labels again."
+        )
+
+    def test_skewed_columns(self) -> None:
+        rng = np.random.default_rng(0)
+        x = np.sort(np.exp(rng.normal(size=400))).reshape(2, 200).T.ravel() + 9.0 * (np.arange(400) % 2)
+        x[:10:2] -= 50.0
+        x[1:11:2] += 150.0
+        exp = self.explained(x)
+        skew = ((x - x.mean()) ** 3).mean() / x.std() ** 3
+        assert self.text(exp, "skewed") == (
+            f'"x0" is heavily skewed: its skewness is {skew:.1f}, and 0 would be symmetric. Differences '
+            "among rows that are not extreme may then count little in the surrogate. Explain the labels with "
+            "its logarithm or its ranks instead."
+        )
+
+    def test_missing_values(self) -> None:
+        exp = self.as_labels(wc.explain(np.eye(2), np.eye(2), feature_names=["age", "x"]))
+        summary = replace(
+            exp.summary(),
+            relevance=np.array([[25.0, 75.0], [0.0, 1.0]]),
+            direction=np.array([["missing", "high"], ["", "low"]]),
+            inside=np.full((2, 2), 0.9),
+            outside=np.full((2, 2), 0.1),
+        )
+        (warning,) = [each for each in warnings(exp, summary=summary) if each.kind == "missing values"]
+        assert warning.text.endswith("fill them in or leave the column out, and explain the labels again.")
+
+    def test_small_clusters(self) -> None:
+        labels = np.repeat([0, 1, 2], [40, 9, 8])
+        rows = 10.0 * labels[:, None] + np.random.default_rng(0).normal(size=(57, 2))
+        assert self.text(wc.explain(labels, rows), "small").endswith(
+            "Look at these rows before you rely on how the surrogate explains the clusters."
+        )
+        assert self.text(wc.explain(np.minimum(labels[:49], 1), rows[:49]), "small").endswith(
+            "Look at these rows before you rely on how the surrogate explains the cluster."
+        )
+
+    def test_clusters_that_are_not_told_apart(self) -> None:
+        rows = np.array([-1.0, 0, 1, 2, *[10] * 5])[:, None]
+        assert self.text(self.as_labels(wc.explain([[0.0], [0.1], [10.0]], rows)), "alike").endswith(
+            "for all rows. The surrogate hardly tells the two apart, so do not rely on how it explains "
+            "their difference."
+        )
+        rows = np.array([0.0, 0, 0, 5.1])[:, None]
+        assert self.text(self.as_labels(wc.explain([[0.0], [10.0]], rows)), "borderline") == (
+            "Cluster 1 is mostly borderline: its only row has at most a tenth of the median evidence, so the "
+            "surrogate hardly tells the cluster from others. Do not rely on how it explains the cluster; "
+            "different columns may separate the labels more clearly."
+        )

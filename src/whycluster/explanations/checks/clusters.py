@@ -107,8 +107,8 @@ def check_noise(exp: BaseExplanation) -> Check:
             Finding(
                 "noise",
                 f"Noise dominates: {n:,} of {display.count(total, exp.noun.lower())} ({percent(n / total)}) "
-                f"are in no cluster. The clusters describe only the rest. Cluster again with parameters that "
-                f"allow for larger or sparser clusters.",
+                f"are in no cluster. The clusters describe only the rest. Make sure that so "
+                f"much noise is intended.",
             )
         )
     some = f"{n:,} of {total:,}" if n else "no"
@@ -129,13 +129,18 @@ def check_sizes(exp: BaseExplanation) -> Check:
             for g in small
         ]
         one = len(small) == 1
+        advice = (
+            ", or cluster again with fewer clusters."
+            if exp.fidelity is None
+            else f" before you rely on how the surrogate explains the {'cluster' if one else 'clusters'}."
+        )
         found.append(
             Finding(
                 "small",
                 f"{capitalize(join_first(listed))} {'is' if one else 'are'} small: fewer than "
                 f"{_SMALL} {nouns(exp)}, or fewer than 1% of all {total:,}. "
                 f"{'Its' if one else 'Their'} typical values are based on few {nouns(exp)}, which may be "
-                f"outliers. Look at these {nouns(exp)}, or cluster again with fewer clusters.",
+                f"outliers. Look at these {nouns(exp)}{advice}",
                 tuple(exp.labels[codes[small]].tolist()),
             )
         )
@@ -167,6 +172,12 @@ def _alike(exp: BaseExplanation, sample: MemberSample | None) -> list[Finding]:
     pairs = [(a, b) for a, b in middle if a < b and (b, a) in middle]
     pairs.sort(key=lambda pair: max(middle[pair], middle[pair[::-1]]))
     found = []
+    advice = (
+        f"{capitalize(nouns(exp))} may be in either by chance. Merge the two, or cluster again with fewer "
+        f"clusters."
+        if exp.fidelity is None
+        else "The surrogate hardly tells the two apart, so do not rely on how it explains their difference."
+    )
     for a, b in pairs[:MOST_LISTED]:
         both = exp.labels[[a, b]]
         found.append(
@@ -175,8 +186,7 @@ def _alike(exp: BaseExplanation, sample: MemberSample | None) -> list[Finding]:
                 f"Almost nothing separates {list_clusters(format_names(both.tolist()))}: the median evidence "
                 f"of the first against the second is {display.number(middle[a, b])}, and "
                 f"{display.number(middle[b, a])} the other way around, compared with "
-                f"{display.number(median)} for all {nouns(exp)}. {capitalize(nouns(exp))} may be in either "
-                f"by chance. Merge the two, or cluster again with fewer clusters.",
+                f"{display.number(median)} for all {nouns(exp)}. {advice}",
                 tuple(both.tolist()),
             )
         )
@@ -197,6 +207,13 @@ def check_borderline(exp: BaseExplanation) -> Check:
 def _undecided(exp: BaseExplanation) -> Iterator[Finding]:
     """Warn about clusters whose members are mostly borderline."""
     near = exp.is_borderline
+    advice = (
+        "and could just as well be in another cluster. Do not rely on it; a different number of clusters, or "
+        "different columns, may separate the clusters more clearly."
+        if exp.fidelity is None
+        else "so the surrogate hardly tells the cluster from others. Do not rely on how it explains the "
+        "cluster; different columns may separate the labels more clearly."
+    )
     for code in exp.member_clusters.codes:
         own = near[members_of(exp, code)]
         if own.mean() > _MOSTLY:
@@ -205,8 +222,6 @@ def _undecided(exp: BaseExplanation) -> Iterator[Finding]:
             yield Finding(
                 "borderline",
                 f"{capitalize(cluster_text(label))} is mostly borderline: {some} {nouns(exp, n)} "
-                f"{'has' if n == 1 else 'have'} at most a tenth of the median evidence, and could just as "
-                f"well be in another cluster. Do not rely on it; a different number of clusters, or "
-                f"different columns, may separate the clusters more clearly.",
+                f"{'has' if n == 1 else 'have'} at most a tenth of the median evidence, {advice}",
                 tuple(exp.labels[[code]].tolist()),
             )

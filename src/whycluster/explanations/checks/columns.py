@@ -13,7 +13,15 @@ from whycluster.data.display import format_name, format_names
 from whycluster.data.labels import noise_mask
 from whycluster.explanations.checks.clusters import ENOUGH, FEW_ROWS
 from whycluster.explanations.checks.context import Context, Values, determined
-from whycluster.explanations.checks.finding import Check, Finding, at_least, check_of, cluster_text, percent
+from whycluster.explanations.checks.finding import (
+    Check,
+    Finding,
+    again,
+    at_least,
+    check_of,
+    cluster_text,
+    percent,
+)
 from whycluster.explanations.explanation import Explanation
 from whycluster.explanations.formatting import capitalize, list_clusters
 from whycluster.explanations.statements import MISSING
@@ -73,7 +81,12 @@ def _one_column(exp: Explanation) -> Iterator[Finding]:
     text = f'"{format_name(name)}" carries {percent(total[first] / total.sum())} of all relevance'
     if exp.energy.gives_probabilities:  # a mixture estimates variances, so units do not matter
         spread = None
-    if spread is not None and spread[first] > _ONE_COLUMN * spread.sum():
+    if exp.fidelity is not None:  # a surrogate chooses its own scale
+        text += (
+            f", so the other {d - 1} columns hardly count. The surrogate tells the labels apart almost only "
+            f"by this column."
+        )
+    elif spread is not None and spread[first] > _ONE_COLUMN * spread.sum():
         text += (
             f" and has {percent(spread[first] / spread.sum())} of the variance of all columns, so "
             f"the other {d - 1} columns hardly count. If that is only due to its "
@@ -93,13 +106,17 @@ def _one_cluster(exp: Explanation, summary: Summary) -> Iterator[Finding]:
     for column in np.flatnonzero((share > _ONE_CLUSTER).any(axis=0)).tolist():
         groups = np.flatnonzero(share[:, column] > _ONE_CLUSTER)
         clusters, name = summary.clusters[groups], exp.feature_names[column]
-        one = len(groups) == 1
+        one, is_exact = len(groups) == 1, exp.fidelity is None
+        depends = "it depends mostly on" if one else "they depend mostly on"
+        recognizes = f"the surrogate recognizes {'it' if one else 'them'} mostly by"
         largest = "up to " * (not one) + percent(share[groups, column].max())
         yield Finding(
             "one column of a cluster",
             f'"{format_name(name)}" carries {largest} of the relevance of '
-            f"{list_clusters(format_names(clusters.tolist()))}, so {'it depends' if one else 'they depend'} "
-            f"mostly on this one column. If that is not intended, leave the column out and cluster again.",
+            f"{list_clusters(format_names(clusters.tolist()))}, so {depends if is_exact else recognizes} "
+            f"this one column."
+            + " If that is not intended, leave the column out and cluster again."
+            * is_exact,
             tuple(clusters.tolist()),
             name,
         )
@@ -134,8 +151,8 @@ def _driven(exp: Explanation, summary: Summary) -> list[Finding]:
                 Finding(
                     "identifier",
                     f'"{format_name(name)}" {carries}, and looks {reason.replace(",", ":", 1)}. An '
-                    f"identifier names a row but does not describe it. Leave the column out and cluster "
-                    f"again.",
+                    f"identifier names a row but does not describe it. Leave the column out and "
+                    f"{again(exp)}.",
                     tuple(clusters.tolist()),
                     name,
                 )
@@ -203,30 +220,36 @@ def _label(context: Context, column: int) -> Iterator[Finding]:
     clusters = exp.cluster_codes[context.rows]
     pairs = determined(values.codes, clusters), determined(clusters, values.codes)
     shown = f'"{format_name(name)}"'
+    is_repeated = (
+        "is a label that the clusters were meant to find"
+        if exp.fidelity is None
+        else "only repeats the labels"
+    )
+    advice = f"{is_repeated}, leave it out and {again(exp)}."
     if min(pair[0] for pair in pairs) >= _COINCIDES and min(pair[1] for pair in pairs) >= _GAIN:
         yield Finding(
             "label",
             f"{shown} and the clusters nearly coincide: each of them determines the other for "
-            f"{at_least(min(pair[0] for pair in pairs))} rows{context.sampled}. If {shown} is a label "
-            f"that the clusters were meant to find, leave it out and cluster again.",
+            f"{at_least(min(pair[0] for pair in pairs))} rows{context.sampled}. If {shown} {advice}",
             feature=name,
         )
     elif _LABELS & set(re.split(r"[^a-z]+", str(name).lower())):
         yield Finding(
             "label",
             f"{shown} is named like a label, has {len(values.distinct)} distinct values, and carries up to "
-            f"{percent(context.summary.share[:, column].max())} of the relevance of a cluster. If it is a "
-            f"label that the clusters were meant to find, leave it out and cluster again.",
+            f"{percent(context.summary.share[:, column].max())} of the relevance of a cluster. If it "
+            f"{advice}",
             feature=name,
         )
 
 
 def check_missing(context: Context) -> Check:
     """Check whether clusters depend on missing values."""
-    return check_of("missing values", _missing(context.summary), "no cluster depends on missing values")
+    return check_of("missing values", _missing(context), "no cluster depends on missing values")
 
 
-def _missing(summary: Summary) -> Iterator[Finding]:
+def _missing(context: Context) -> Iterator[Finding]:
+    summary = context.summary
     rests = (summary.direction == MISSING) & (summary.share >= _RESTS_ON)
     for group, column in np.argwhere(rests).tolist():
         label, name = summary.clusters[group], summary.feature_names[column]
@@ -238,7 +261,7 @@ def _missing(summary: Summary) -> Iterator[Finding]:
             f"in {percent(inside)} of its rows{elsewhere} and carries "
             f"{percent(summary.share[group, column])} of its relevance. Rows may be grouped by how they were "
             f"recorded, not by what they are like. Find out why the values are missing; fill "
-            f"them in or leave the column out, and cluster again.",
+            f"them in or leave the column out, and {again(context.exp)}.",
             (summary.clusters.tolist()[group],),
             name,
         )

@@ -65,6 +65,11 @@ def nouns(exp: BaseExplanation, n: int = 2) -> str:
     return exp.noun.lower() + "s" * (n != 1)
 
 
+def again(exp: BaseExplanation) -> str:
+    """Return what to do with other columns: given labels can be explained again, but not computed again."""
+    return "cluster again" if exp.fidelity is None else "explain the labels again"
+
+
 def at_least(part: float) -> str:
     """Return words to put before "rows": "all", or the share rounded down, as in "at least 97% of the"."""
     return "all" if part == 1.0 else f"at least {math.floor(100 * part)}% of the"

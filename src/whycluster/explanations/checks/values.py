@@ -14,7 +14,7 @@ from whycluster.data.display import format_name
 from whycluster.explanations.checks.clusters import ENOUGH, FEW_ROWS
 from whycluster.explanations.checks.columns import USED
 from whycluster.explanations.checks.context import Context, determined
-from whycluster.explanations.checks.finding import Check, Finding, at_least, check_of, percent
+from whycluster.explanations.checks.finding import Check, Finding, again, at_least, check_of, percent
 from whycluster.explanations.formatting import MOST_LISTED
 
 _NEARLY_CONSTANT, _LEAST_ROWS = 0.98, 50  # share of the rows, and rows needed
@@ -83,7 +83,7 @@ def _repeats(context: Context, pair: _Pair) -> Finding:
     return Finding(
         "repeated",
         f'"{second}" nearly repeats "{first}": {pair.text}{context.sampled}. What both measure counts twice. '
-        f"Leave one of the two out and cluster again.",
+        f"Leave one of the two out and {again(context.exp)}.",
         feature=context.names[pair.second],
     )
 
@@ -154,12 +154,20 @@ def check_skewed(context: Context) -> Check:
 
 
 def _skewed(context: Context, column: int, skewness: float) -> Finding:
+    if context.exp.fidelity is None:
+        advice = (
+            "A few extreme rows can form clusters of their own, and differences among the other rows then "
+            "count little. Cluster its logarithm or its ranks instead."
+        )
+    else:
+        advice = (
+            "Differences among rows that are not extreme may then count little in the surrogate. Explain the "
+            "labels with its logarithm or its ranks instead."
+        )
     return Finding(
         "skewed",
         f'"{format_name(context.names[column])}" is heavily skewed: its skewness is {skewness:.1f}'
-        f"{context.sampled}, and 0 would be symmetric. A few extreme rows can form clusters of their own, "
-        f"and differences among the other rows then count little. Cluster its logarithm or its ranks "
-        f"instead.",
+        f"{context.sampled}, and 0 would be symmetric. {advice}",
         feature=context.names[column],
     )
 
