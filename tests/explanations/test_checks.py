@@ -236,14 +236,14 @@ class TestLabels:
         return wc.explain(wc.tabular.pipeline(frame, 2, category_weight=2.0), frame), frame
 
     def test_a_column_that_coincides_with_the_clusters(self) -> None:
-        for wrong, share in ((0, "all"), (5, "at least 97% of the")):
+        for wrong, how, share in ((0, "coincide", "all"), (5, "nearly coincide", "at least 97% of the")):
             exp, frame = self.frame(wrong)
             agreement = pd.crosstab(frame["kind"], exp.cluster).max(axis=1).sum() / 200
             assert agreement == 1 - wrong / 200
             assert found(exp, "label") == [
                 Finding(
                     "label",
-                    f'"kind" and the clusters nearly coincide: each of them determines the other for {share} '
+                    f'"kind" and the clusters {how}: each of them determines the other for {share} '
                     f'rows. If "kind" is a label that the clusters were meant to find, leave it out and '
                     f"cluster again.",
                     feature="kind",
@@ -254,6 +254,16 @@ class TestLabels:
         exp, _ = self.frame(30)
         assert not found(exp, "label")
         assert check(exp, "labels among the columns").outcome == "no column coincides with the clusters"
+
+    def test_a_sample_may_miss_rows_that_differ(self) -> None:
+        rng = np.random.default_rng(0)
+        kind = np.arange(20_001) % 2
+        rows = np.column_stack([6 * kind + 0.1 * rng.normal(size=20_001), 6 * kind])
+        exp = wc.explain([[0.0, 0.0], [6.0, 6.0]], rows, feature_names=["a", "kind"])
+        assert found(exp, "label")[0].text.startswith(
+            '"kind" and the clusters nearly coincide: each of them determines the other for all rows (in a '
+            "sample of 20,000 rows). "
+        )
 
     def test_a_column_named_like_a_label(self) -> None:
         exp, _ = self.frame(30, "Species")

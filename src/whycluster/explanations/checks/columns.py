@@ -226,11 +226,13 @@ def _label(context: Context, column: int) -> Iterator[Finding]:
         else "only repeats the labels"
     )
     advice = f"{is_repeated}, leave it out and {again(exp)}."
-    if min(pair[0] for pair in pairs) >= _COINCIDES and min(pair[1] for pair in pairs) >= _GAIN:
+    share = min(pair[0] for pair in pairs)
+    nearly = "nearly " * (share < 1.0 or len(context.rows) < len(exp))
+    if share >= _COINCIDES and min(pair[1] for pair in pairs) >= _GAIN:
         yield Finding(
             "label",
-            f"{shown} and the clusters nearly coincide: each of them determines the other for "
-            f"{at_least(min(pair[0] for pair in pairs))} rows{context.sampled}. If {shown} {advice}",
+            f"{shown} and the clusters {nearly}coincide: each of them determines the other for "
+            f"{at_least(share)} rows{context.sampled}. If {shown} {advice}",
             feature=name,
         )
     elif _LABELS & set(re.split(r"[^a-z]+", str(name).lower())):
