@@ -94,7 +94,7 @@ def test_sizes_are_of_all_rows(page: Page, explained: wc.Explanation) -> None:
     for cells in segments(page):
         name = plain(cells[0]).split()[1]
         size = int((labels == name).sum())
-        assert plain(cells[1]).startswith(f"{size} {size / 600:.0%}")
+        assert plain(cells[1]).startswith(f"{size} rows {size / 600:.0%}")
         (width,) = re.findall(r'style="width:([\d.]+)%"', cells[1])
         assert float(width) == pytest.approx(100 * size / 600, abs=0.05)
     assert len(segments(page)) == 3

@@ -520,6 +520,22 @@ def test_a_phone_shows_all_without_scrolling_sideways(
     assert wide == []
 
 
+@pytest.mark.parametrize(
+    ("name", "width", "unit"),
+    [("wine_page", 1200, ""), ("wine_page", 360, "rows "), ("text_page", 360, "documents ")],
+)
+def test_a_phone_says_what_the_sizes_of_clusters_count(
+    browser: Browser, name: str, width: int, unit: str, request: pytest.FixtureRequest
+) -> None:
+    browser.open(request.getfixturevalue(name), width=width)
+    sizes = browser.run(
+        "return [...document.querySelectorAll('.segments .size')].map(e => e.innerText.trim())"
+    )
+    assert sizes
+    for size in sizes:
+        assert re.fullmatch(rf"[\d,]+ {unit}\d+%", size), size
+
+
 def test_paper_shows_all_clusters_and_no_controls(browser: Browser, wine_page: Path) -> None:
     browser.open(wine_page, "#row-5", media="print")
     seen = "return [...document.querySelectorAll(arguments[0])].map(e => e.getClientRects().length > 0)"
