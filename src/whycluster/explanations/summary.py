@@ -23,7 +23,7 @@ from whycluster.explanations.statements import MISSING, Statement, headline
 
 _LEAST_SHARE = 0.005  # smaller shares would be printed as 0%
 _ROUNDING = 1e-9  # smaller shares may be rounding errors
-_LITTLE = 0.01  # if all other features add less than this share, a headline says so
+_LITTLE = 0.01  # a headline mentions if all other features add less than this share
 _CARRIED = 0.6  # a headline names the features that carry this share of a cluster's positive relevance
 _LEAST_NAMED = 2  # the number of features in a headline, unless all others are negligible
 _MOST_NAMED = 4  # the maximum number of features in a headline

@@ -18,7 +18,7 @@ typedef struct {
     const double *both; /* (d / 2, K, 4): two slopes, two squares */
 } Model;
 
-/* What is written to `out`: nothing, (n, K) energies, (n, d) relevance, (n, d) gradients, or (n, K) R_k. All but ENERGIES
+/* The contents of `out`: nothing, (n, K) energies, (n, d) relevance, (n, d) gradients, or (n, K) R_k. All but ENERGIES
    also write the assignment. */
 enum { ASSIGNMENT, ENERGIES, RELEVANCE, GRADIENT, COMPETITION };
 enum { MIN_TAKE_MOST, JOINT, PATH, CONTRAST }; /* the rules, as in loops.py */
