@@ -14,5 +14,6 @@ Read in this order:
 - `frames`: results as data frames
 - `display`, `settings`, `progress`: text for messages and terminals
 - `registry`: functions of higher layers that objects of lower layers offer as methods
+- `sql_quoting`: names and values in SQL
 - `files`, `spreadsheets`, `validation`, `arrays`, `elementwise`: small helpers
 """
