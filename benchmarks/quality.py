@@ -23,7 +23,7 @@ from threadpoolctl import threadpool_limits
 
 import whycluster as wc
 from benchmarks.measure import write
-from whycluster.explanations.quality import Quality
+from whycluster.explanations.quality.clustering_quality import Quality
 
 Array = NDArray[np.float64]
 Draw = Callable[[np.random.Generator], tuple[Array, int]]

@@ -394,7 +394,7 @@ def test_a_sample_of_the_members_decides_which_clusters_are_named(monkeypatch: p
     X = np.random.default_rng(1).normal(size=(3000, 3))
     exp = wc.explain(centers, X, rule="min-take-most")
     every = exp.summary().to_frame("pandas")
-    monkeypatch.setattr("whycluster.explanations.rivals._MOST_STEPS", 0)
+    monkeypatch.setattr("whycluster.explanations.stories.rivals._MOST_STEPS", 0)
     few = exp.summary().to_frame("pandas")
     strong = every.share.abs() > 0.2
     assert (every.against == few.against)[strong].mean() > 0.8

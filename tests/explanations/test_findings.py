@@ -39,7 +39,7 @@ from whycluster.explanations.findings import (
     typical_rows,
     warnings,
 )
-from whycluster.explanations.member_sample import MOST_ROWS
+from whycluster.explanations.stories.member_sample import MOST_ROWS
 
 if TYPE_CHECKING:
     import pandas as pd

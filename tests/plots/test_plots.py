@@ -33,7 +33,7 @@ from sklearn.pipeline import make_pipeline
 import whycluster as wc
 from examples import plots as example
 from tests.optional import optional
-from whycluster.explanations.projection import project
+from whycluster.explanations.maps.projection import project
 from whycluster.plots import maps, style, swarm
 
 if TYPE_CHECKING:

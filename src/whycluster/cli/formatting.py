@@ -16,8 +16,8 @@ from whycluster.core.arrays import Floats
 from whycluster.data import display
 from whycluster.explanations import findings
 from whycluster.explanations.explanation import Explanation
-from whycluster.explanations.quality import Quality
-from whycluster.explanations.summary import Summary
+from whycluster.explanations.quality.clustering_quality import Quality
+from whycluster.explanations.summaries.summary import Summary
 
 _MOST_LISTED = 8  # maximum number of columns listed in the note on left-out columns
 WIDTH = 100  # number of characters per line

@@ -11,9 +11,9 @@ from whycluster.cli.clustering import CommandOptions, parse_names, read_query
 from whycluster.cli.formatting import cluster_and_note, to_json
 from whycluster.cli.output import print_result
 from whycluster.core.errors import InvalidInputError
-from whycluster.explanations.counterfactual import Counterfactual
+from whycluster.explanations.counterfactuals.counterfactual import Counterfactual
 from whycluster.explanations.explanation import Explanation
-from whycluster.explanations.story import contrast, evidence_rank
+from whycluster.explanations.stories.story import contrast, evidence_rank
 
 
 def row(

@@ -17,8 +17,8 @@ from whycluster.data import registry
 from whycluster.data.opening import column_names, open_table
 from whycluster.explanations.base import BaseExplanation
 from whycluster.explanations.explanation import Explanation, summarize_features
-from whycluster.explanations.formatting import Line, format_lines, rest
-from whycluster.explanations.summary import Summary
+from whycluster.explanations.summaries.summary import Summary
+from whycluster.explanations.wording.formatting import Line, format_lines, rest
 
 CHANNELS, LOCATIONS = "channels", "locations"
 UNITS = (None, CHANNELS, LOCATIONS)

@@ -14,8 +14,8 @@ from whycluster.core.arrays import Floats
 from whycluster.data.groups import group_means, group_sums
 from whycluster.data.table import Table
 from whycluster.engines.results import PartResult
-from whycluster.explanations.members import MemberClusters, count_pairs
-from whycluster.explanations.summary import Summary, summary_of
+from whycluster.explanations.summaries.members import MemberClusters, count_pairs
+from whycluster.explanations.summaries.summary import Summary, summary_of
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 _SAMPLE = 4096  # the maximum number of rows in the sample of a cluster

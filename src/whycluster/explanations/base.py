@@ -25,13 +25,13 @@ from whycluster.data.arrays import row_positions
 from whycluster.data.frames import build_frame, unique_name
 from whycluster.data.labels import renamed
 from whycluster.data.table import Table
-from whycluster.explanations.claims import Claim, unattributed_lines
 from whycluster.explanations.fidelity import Fidelity
-from whycluster.explanations.formatting import WIDTH, Line
-from whycluster.explanations.members import MemberClusters
 from whycluster.explanations.row_access import RowAccess
-from whycluster.explanations.summary import ClusterSummary
+from whycluster.explanations.summaries.members import MemberClusters
+from whycluster.explanations.summaries.summary import ClusterSummary
 from whycluster.explanations.unchanged import is_unchanged
+from whycluster.explanations.wording.claims import Claim, unattributed_lines
+from whycluster.explanations.wording.formatting import WIDTH, Line
 
 if TYPE_CHECKING:
     from typing_extensions import Self  # in typing only from Python 3.11 on

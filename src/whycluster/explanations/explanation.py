@@ -21,15 +21,15 @@ from whycluster.data.arrays import is_real, strongest
 from whycluster.data.frames import as_column, build_frame
 from whycluster.data.labels import Labels
 from whycluster.data.table import Table
-from whycluster.explanations import story
 from whycluster.explanations.base import BaseExplanation
-from whycluster.explanations.changeable_row import SeenValues
-from whycluster.explanations.comparisons import Comparisons
-from whycluster.explanations.counterfactual import Counterfactual, find
-from whycluster.explanations.formatting import WIDTH, Line, format_lines, rest
-from whycluster.explanations.naming import propose_names
-from whycluster.explanations.rivals import rivals_by_relevance
-from whycluster.explanations.summary import Summary, summarize
+from whycluster.explanations.counterfactuals.changeable_row import SeenValues
+from whycluster.explanations.counterfactuals.counterfactual import Counterfactual, find
+from whycluster.explanations.stories import story
+from whycluster.explanations.stories.rivals import rivals_by_relevance
+from whycluster.explanations.summaries.comparisons import Comparisons
+from whycluster.explanations.summaries.naming import propose_names
+from whycluster.explanations.summaries.summary import Summary, summarize
+from whycluster.explanations.wording.formatting import WIDTH, Line, format_lines, rest
 
 
 @dataclass(frozen=True, repr=False, eq=False)

@@ -24,11 +24,11 @@ from whycluster.explanations.base import BaseExplanation
 from whycluster.explanations.checks.all_checks import checks, warnings
 from whycluster.explanations.checks.finding import READ_FIRST, Check, Finding
 from whycluster.explanations.explanation import Explanation
-from whycluster.explanations.formatting import list_clusters
-from whycluster.explanations.member_sample import MemberSample, members_of
-from whycluster.explanations.quality import Null, Quality, quality
-from whycluster.explanations.statements import Statement
-from whycluster.explanations.summary import ClusterSummary, Summary
+from whycluster.explanations.quality.clustering_quality import Null, Quality, quality
+from whycluster.explanations.stories.member_sample import MemberSample, members_of
+from whycluster.explanations.summaries.statements import Statement
+from whycluster.explanations.summaries.summary import ClusterSummary, Summary
+from whycluster.explanations.wording.formatting import list_clusters
 
 __all__ = [
     "READ_FIRST",

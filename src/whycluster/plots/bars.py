@@ -13,8 +13,8 @@ from whycluster.data import display
 from whycluster.data.validation import check_integer
 from whycluster.explanations.base import BaseExplanation
 from whycluster.explanations.explanation import Explanation
-from whycluster.explanations.formatting import Line
-from whycluster.explanations.summary import ClusterSummary
+from whycluster.explanations.summaries.summary import ClusterSummary
+from whycluster.explanations.wording.formatting import Line
 from whycluster.plots import style
 from whycluster.plots.checks import check, code_of, refuse, short_name, summary_of
 

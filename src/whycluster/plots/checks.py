@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from whycluster.core.errors import InvalidInputError
 from whycluster.data.labels import Labels, cluster_name
 from whycluster.explanations.base import BaseExplanation
-from whycluster.explanations.summary import ClusterSummary
+from whycluster.explanations.summaries.summary import ClusterSummary
 from whycluster.plots.style import cut, cut_all
 
 _BY_FEATURES = "relevance for each feature"

@@ -12,7 +12,7 @@ from whycluster.data import display
 from whycluster.data.arrays import evenly_spaced
 from whycluster.data.labels import is_noise
 from whycluster.explanations.base import BaseExplanation
-from whycluster.explanations.projection import project
+from whycluster.explanations.maps.projection import project
 from whycluster.plots import style
 from whycluster.plots.checks import check, short_name
 

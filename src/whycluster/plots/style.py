@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from whycluster.core.errors import InvalidInputError, MissingDependencyError
 from whycluster.data import display
-from whycluster.explanations.cluster_styles import COLORS, SHAPES, style_of
+from whycluster.explanations.maps.cluster_styles import COLORS, SHAPES, style_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

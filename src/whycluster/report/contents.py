@@ -18,8 +18,8 @@ from whycluster.data.labels import NOISE, as_list, noise_mask
 from whycluster.data.validation import check_integer
 from whycluster.explanations import findings
 from whycluster.explanations.base import BORDERLINE, BaseExplanation
-from whycluster.explanations.cluster_styles import COLORS, SHAPES, ClusterStyle, styles_of
-from whycluster.explanations.members import MemberClusters
+from whycluster.explanations.maps.cluster_styles import COLORS, SHAPES, ClusterStyle, styles_of
+from whycluster.explanations.summaries.members import MemberClusters
 from whycluster.report.distributions import N_BINS, axis_ends, histogram_outlines
 from whycluster.report.formatting import clean_names, clean_sentences, format_numbers
 from whycluster.report.sampling import choose_rows

@@ -15,11 +15,11 @@ from whycluster.data.arrays import evenly_spaced, strongest
 from whycluster.data.table import Table
 from whycluster.explanations import findings
 from whycluster.explanations.explanation import Explanation
-from whycluster.explanations.member_sample import MemberSample
-from whycluster.explanations.naming import propose_names
-from whycluster.explanations.statements import Statement
-from whycluster.explanations.story import splits_evidence
-from whycluster.explanations.summary import Summary
+from whycluster.explanations.stories.member_sample import MemberSample
+from whycluster.explanations.stories.story import splits_evidence
+from whycluster.explanations.summaries.naming import propose_names
+from whycluster.explanations.summaries.statements import Statement
+from whycluster.explanations.summaries.summary import Summary
 from whycluster.report.contents import FEW_CLUSTERS, LEAST_SHARE, N_COMPETITORS, Contents, Plan
 from whycluster.report.distributions import Distributions
 from whycluster.report.formatting import clean_names, clean_sentences, format_shares

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from whycluster.core.arrays import Floats
-from whycluster.explanations.projection import Projection
+from whycluster.explanations.maps.projection import Projection
 
 _SIZE = 65535  # the size of the map, in its own units
 _LEAST_ROWS = 20

@@ -14,7 +14,7 @@ from whycluster.core.evidence import bar_of
 from whycluster.core.rules import CONTRAST
 from whycluster.data.arrays import strongest
 from whycluster.explanations.base import BaseExplanation
-from whycluster.explanations.projection import project
+from whycluster.explanations.maps.projection import project
 from whycluster.report.contents import Contents
 from whycluster.report.map import place_on_map
 from whycluster.report.packing import scaled_halves, smallest_codes, smallest_floats

@@ -17,15 +17,15 @@ from whycluster.core.arrays import Codes
 from whycluster.core.attribution import CodedQuery
 from whycluster.core.rules import CONTRAST
 from whycluster.explanations.base import BaseExplanation
-from whycluster.explanations.comparisons import Comparisons
 from whycluster.explanations.explanation import Explanation
-from whycluster.explanations.story import (
+from whycluster.explanations.stories.story import (
     SharedEvidence,
     compare_with_typical,
     is_split,
     is_weak,
     splits_evidence,
 )
+from whycluster.explanations.summaries.comparisons import Comparisons
 from whycluster.report.packing import smallest_codes, smallest_floats
 
 _ROUNDING = 1e-6  # residuals below this fraction of the evidence are rounding errors

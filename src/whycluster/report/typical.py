@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from whycluster.data.display import shows_differences
-from whycluster.explanations.statements import Statement
-from whycluster.explanations.summary import Summary
+from whycluster.explanations.summaries.statements import Statement
+from whycluster.explanations.summaries.summary import Summary
 from whycluster.report.formatting import clean_names
 
 _N_SHOWN = 3  # features per cluster

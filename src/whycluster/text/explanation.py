@@ -16,7 +16,7 @@ from whycluster.data.files import as_path, write_text
 from whycluster.data.frames import as_column, build_frame
 from whycluster.data.validation import check_integer
 from whycluster.explanations.base import BaseExplanation
-from whycluster.explanations.formatting import Line, format_lines, rest
+from whycluster.explanations.wording.formatting import Line, format_lines, rest
 from whycluster.text import html
 from whycluster.text.documents import DocumentTable
 from whycluster.text.finders import Finder

@@ -15,7 +15,7 @@ from whycluster.data import display
 from whycluster.data.frames import build_frame
 from whycluster.data.labels import noise_mask
 from whycluster.data.validation import check_integer
-from whycluster.explanations.formatting import Line, join_words, rest
+from whycluster.explanations.wording.formatting import Line, join_words, rest
 from whycluster.text.finders import Finder
 from whycluster.text.words import KNOWN, WordTable, group_sums
 

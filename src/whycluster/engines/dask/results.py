@@ -22,7 +22,7 @@ from whycluster.engines.request import ExplainRequest
 from whycluster.engines.results import PartResult
 from whycluster.explanations.explanation import Explanation
 from whycluster.explanations.fidelity import Fidelity
-from whycluster.explanations.summary import Summary
+from whycluster.explanations.summaries.summary import Summary
 
 
 class PartitionResult(NamedTuple):

@@ -49,7 +49,7 @@ from whycluster.engines.files.run_state import RunState
 from whycluster.engines.files.stages import ahead
 from whycluster.engines.request import FIDELITY_EXPRESSION, ExplainRequest, population_to_json
 from whycluster.engines.results import PartResult
-from whycluster.explanations.formatting import join_words
+from whycluster.explanations.wording.formatting import join_words
 from whycluster.models.network import Query, QueryOptions
 
 if TYPE_CHECKING:

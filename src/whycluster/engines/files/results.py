@@ -31,7 +31,7 @@ from whycluster.engines.files.plan import (
 from whycluster.engines.files.run_state import RunState
 from whycluster.engines.files.stages import ahead
 from whycluster.engines.results import ArrowFormat, PartResult
-from whycluster.explanations.summary import Summary
+from whycluster.explanations.summaries.summary import Summary
 
 SUMMARY = "_summary.csv"  # CSV, because some tools would read a Parquet file as one of the results
 _KEY = b"whycluster"  # the key of our metadata in the footer of a result

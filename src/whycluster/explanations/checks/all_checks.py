@@ -12,9 +12,9 @@ from whycluster.explanations.checks import clusters, columns, values
 from whycluster.explanations.checks.context import Context
 from whycluster.explanations.checks.finding import Check, Finding, check_of
 from whycluster.explanations.explanation import Explanation
-from whycluster.explanations.formatting import join_first
-from whycluster.explanations.member_sample import MemberSample
-from whycluster.explanations.summary import Summary
+from whycluster.explanations.stories.member_sample import MemberSample
+from whycluster.explanations.summaries.summary import Summary
+from whycluster.explanations.wording.formatting import join_first
 
 _OF_COLUMNS = (
     columns.check_one_column,

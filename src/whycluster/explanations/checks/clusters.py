@@ -20,8 +20,8 @@ from whycluster.explanations.checks.finding import (
     percent,
 )
 from whycluster.explanations.fidelity import LOW, Fidelity
-from whycluster.explanations.formatting import MOST_LISTED, capitalize, join_first, list_clusters
-from whycluster.explanations.member_sample import MemberSample, members_of
+from whycluster.explanations.stories.member_sample import MemberSample, members_of
+from whycluster.explanations.wording.formatting import MOST_LISTED, capitalize, join_first, list_clusters
 
 ENOUGH = 10  # number of rows needed for most checks
 FEW_ROWS = f"not checked: fewer than {ENOUGH} rows"

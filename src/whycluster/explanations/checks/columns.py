@@ -23,9 +23,9 @@ from whycluster.explanations.checks.finding import (
     percent,
 )
 from whycluster.explanations.explanation import Explanation
-from whycluster.explanations.formatting import capitalize, list_clusters
-from whycluster.explanations.statements import MISSING
-from whycluster.explanations.summary import Summary
+from whycluster.explanations.summaries.statements import MISSING
+from whycluster.explanations.summaries.summary import Summary
+from whycluster.explanations.wording.formatting import capitalize, list_clusters
 
 USED = 0.05  # share of the relevance of a cluster from which a column counts
 

@@ -16,7 +16,7 @@ from whycluster.data.arrays import evenly_spaced
 from whycluster.data.missing import is_missing
 from whycluster.data.table import Table
 from whycluster.explanations.explanation import Explanation
-from whycluster.explanations.summary import Summary
+from whycluster.explanations.summaries.summary import Summary
 
 MOST_ROWS = 20_000  # rows that are read to check values
 _MOST_INPUTS = 1 << 22  # values that are read to check the inputs of the model

@@ -15,7 +15,7 @@ from whycluster.explanations.checks.clusters import ENOUGH, FEW_ROWS
 from whycluster.explanations.checks.columns import USED
 from whycluster.explanations.checks.context import Context, determined
 from whycluster.explanations.checks.finding import Check, Finding, again, at_least, check_of, percent
-from whycluster.explanations.formatting import MOST_LISTED
+from whycluster.explanations.wording.formatting import MOST_LISTED
 
 _NEARLY_CONSTANT, _LEAST_ROWS = 0.98, 50  # share of the rows, and rows needed
 _REPEATS = 0.95  # absolute correlation, or share of rows

@@ -14,7 +14,7 @@ from typing import Protocol
 import numpy as np
 
 from whycluster.core.arrays import Floats
-from whycluster.explanations.half_spaces import least_step
+from whycluster.explanations.counterfactuals.half_spaces import least_step
 
 _MOST_BRANCHES = 600
 _ON_GRID = 1e-9  # a step this close to that of a whole number, relative to its unit, is that of the number

@@ -16,8 +16,8 @@ from whycluster.data.days import to_days
 from whycluster.data.labels import cluster_name
 from whycluster.data.missing import is_missing
 from whycluster.explanations.base import BaseExplanation
-from whycluster.explanations.comparisons import Comparisons
-from whycluster.explanations.formatting import join_words
+from whycluster.explanations.summaries.comparisons import Comparisons
+from whycluster.explanations.wording.formatting import join_words
 
 BORDERLINE, WEAK, TYPICAL, CLEAR = "borderline", "weak", "typical", "clear"
 _MOST = 0.75  # share of the other members that a clear row exceeds, and that exceed a weak row

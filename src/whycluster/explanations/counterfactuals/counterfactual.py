@@ -27,7 +27,7 @@ from whycluster.data.frames import as_column, build_frame
 from whycluster.data.labels import cluster_name, is_noise
 from whycluster.data.missing import is_missing
 from whycluster.data.table import Table
-from whycluster.explanations.cell_values import (
+from whycluster.explanations.counterfactuals.cell_values import (
     CATEGORY,
     MISSING,
     NONLINEAR,
@@ -36,10 +36,10 @@ from whycluster.explanations.cell_values import (
     moved,
     outside,
 )
-from whycluster.explanations.changeable_row import ChangeableRow, SeenValues, changeable_row
-from whycluster.explanations.half_spaces import least_steps_along
-from whycluster.explanations.local_search import local_single_steps
-from whycluster.explanations.short_values import (
+from whycluster.explanations.counterfactuals.changeable_row import ChangeableRow, SeenValues, changeable_row
+from whycluster.explanations.counterfactuals.half_spaces import least_steps_along
+from whycluster.explanations.counterfactuals.local_search import local_single_steps
+from whycluster.explanations.counterfactuals.short_values import (
     as_cell,
     before_and_change,
     exactly,
@@ -48,7 +48,7 @@ from whycluster.explanations.short_values import (
     text_of,
     whole_outward,
 )
-from whycluster.explanations.smallest_change import (
+from whycluster.explanations.counterfactuals.smallest_change import (
     MARGINS,
     Change,
     beyond,

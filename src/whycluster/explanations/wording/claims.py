@@ -8,7 +8,7 @@ from typing import Any
 from whycluster.core.evidence import bar_of
 from whycluster.data import display
 from whycluster.data.labels import NOISE, is_noise
-from whycluster.explanations.formatting import Line
+from whycluster.explanations.wording.formatting import Line
 
 _ROUNDING = 1e-6  # a residual below this fraction of the evidence is not listed
 

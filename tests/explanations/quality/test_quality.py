@@ -25,8 +25,8 @@ from sklearn.preprocessing import StandardScaler
 import whycluster as wc
 from benchmarks.quality import WITH, WITHOUT
 from whycluster.explanations.findings import Quality, quality
-from whycluster.explanations.null_data import NullData, with_one_peak
-from whycluster.explanations.refitting import RefitError, Refitting
+from whycluster.explanations.quality.null_data import NullData, with_one_peak
+from whycluster.explanations.quality.refitting import RefitError, Refitting
 
 Array = NDArray[np.float64]
 IRIS: Array = load_iris().data

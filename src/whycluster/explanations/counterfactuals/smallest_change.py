@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from whycluster.core.arrays import Codes, Floats
-from whycluster.explanations.cell_values import apart, moved
-from whycluster.explanations.changeable_row import FLAT, ChangeableRow
-from whycluster.explanations.half_spaces import least_step
-from whycluster.explanations.local_search import local_step
-from whycluster.explanations.short_values import as_cell, exactly, rounded_outward
-from whycluster.explanations.whole_steps import least_whole_step
+from whycluster.explanations.counterfactuals.cell_values import apart, moved
+from whycluster.explanations.counterfactuals.changeable_row import FLAT, ChangeableRow
+from whycluster.explanations.counterfactuals.half_spaces import least_step
+from whycluster.explanations.counterfactuals.local_search import local_step
+from whycluster.explanations.counterfactuals.short_values import as_cell, exactly, rounded_outward
+from whycluster.explanations.counterfactuals.whole_steps import least_whole_step
 
 # How far beyond a hyperplane a row is moved, as a fraction of the change. The first fraction that is still
 # enough after all values have been rounded to the types of their columns is used.

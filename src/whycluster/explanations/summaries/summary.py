@@ -16,10 +16,10 @@ from whycluster.data import display
 from whycluster.data.frames import as_column, build_frame
 from whycluster.data.groups import group_categories, group_means, group_sums
 from whycluster.data.table import Table
-from whycluster.explanations.comparisons import Clusters, Comparisons, mean_outside
-from whycluster.explanations.formatting import Line, rest
-from whycluster.explanations.members import MemberClusters
-from whycluster.explanations.statements import MISSING, Statement, headline
+from whycluster.explanations.summaries.comparisons import Clusters, Comparisons, mean_outside
+from whycluster.explanations.summaries.members import MemberClusters
+from whycluster.explanations.summaries.statements import MISSING, Statement, headline
+from whycluster.explanations.wording.formatting import Line, rest
 
 _LEAST_SHARE = 0.005  # smaller shares would be printed as 0%
 _ROUNDING = 1e-9  # smaller shares may be rounding errors

@@ -14,7 +14,7 @@ from typing import Any
 from whycluster.data import display
 from whycluster.data.arrays import is_real
 from whycluster.data.missing import is_missing
-from whycluster.explanations.cell_values import apart, is_day, moved
+from whycluster.explanations.counterfactuals.cell_values import apart, is_day, moved
 
 N_SHORT = 8
 """How many roundings are offered for a value, from coarse to fine."""

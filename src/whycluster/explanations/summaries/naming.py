@@ -10,8 +10,8 @@ import numpy as np
 from whycluster.core.arrays import Floats
 from whycluster.data.display import format_items, format_name
 from whycluster.data.labels import NOISE, is_noise
-from whycluster.explanations.statements import HIGHER, LOWER, MISSING, Statement
-from whycluster.explanations.summary import Summary
+from whycluster.explanations.summaries.statements import HIGHER, LOWER, MISSING, Statement
+from whycluster.explanations.summaries.summary import Summary
 
 _N_WORDS = 2  # the number of features in a name, if that makes it unique
 _MOST_WORDS = 4

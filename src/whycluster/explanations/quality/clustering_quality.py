@@ -23,8 +23,8 @@ from whycluster.data.progress import Progress
 from whycluster.data.validation import check_integer
 from whycluster.explanations.base import BaseExplanation
 from whycluster.explanations.explanation import Explanation
-from whycluster.explanations.null_data import NullData
-from whycluster.explanations.refitting import RefitError, Refitting
+from whycluster.explanations.quality.null_data import NullData
+from whycluster.explanations.quality.refitting import RefitError, Refitting
 
 CLEAR, WEAK, NONE = "clear", "weak", "none"
 

@@ -20,8 +20,8 @@ import whycluster as wc
 from tests.golden.findings import stars
 from tests.optional import optional
 from whycluster.data.display import format_apart, format_dates, format_frequencies
-from whycluster.explanations.members import MemberClusters
-from whycluster.explanations.statements import Statement
+from whycluster.explanations.summaries.members import MemberClusters
+from whycluster.explanations.summaries.statements import Statement
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -12,8 +12,8 @@ from __future__ import annotations
 import numpy as np
 
 from whycluster.core.arrays import Codes, Floats
-from whycluster.explanations.changeable_row import ChangeableRow
-from whycluster.explanations.half_spaces import least_step
+from whycluster.explanations.counterfactuals.changeable_row import ChangeableRow
+from whycluster.explanations.counterfactuals.half_spaces import least_step
 
 _STARTS = 12  # the number of rows of the other cluster from which the search starts
 _FEW_STARTS = 3  # in a quick search

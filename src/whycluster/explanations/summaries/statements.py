@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from whycluster.data import display
 from whycluster.data.labels import NOISE, cluster_name
-from whycluster.explanations.formatting import capitalize, join_words, list_clusters
+from whycluster.explanations.wording.formatting import capitalize, join_words, list_clusters
 
 HIGHER, LOWER, BETWEEN, SAME, MISSING, FAR = "higher", "lower", "between", "same", "missing", "far"
 _ABOVE, _BELOW = "above", "below"

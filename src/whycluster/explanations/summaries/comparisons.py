@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from whycluster.core.arrays import Codes, Floats
 from whycluster.data.groups import MOST_CATEGORIES, CategoryCounts
 from whycluster.data.labels import noise_mask
-from whycluster.explanations.members import MemberClusters
-from whycluster.explanations.statements import BETWEEN, FAR, HIGHER, LOWER, MISSING, SAME, Statement
+from whycluster.explanations.summaries.members import MemberClusters
+from whycluster.explanations.summaries.statements import BETWEEN, FAR, HIGHER, LOWER, MISSING, SAME, Statement
 
 COVERED = 2 / 3  # a statement names the fewest rivals that make up this share of what sets the cluster apart
 MOST_NAMED = 3  # but at most this many

@@ -23,8 +23,15 @@ from whycluster.data.arrays import evenly_spaced, is_real
 from whycluster.data.days import to_days
 from whycluster.data.frame_table import without_frame
 from whycluster.data.table import Table
-from whycluster.explanations.cell_values import NONLINEAR, UNUSED, apart, is_day, moved, why_held
-from whycluster.explanations.half_spaces import HalfSpaceModel, HalfSpaces, relative_rounding
+from whycluster.explanations.counterfactuals.cell_values import (
+    NONLINEAR,
+    UNUSED,
+    apart,
+    is_day,
+    moved,
+    why_held,
+)
+from whycluster.explanations.counterfactuals.half_spaces import HalfSpaceModel, HalfSpaces, relative_rounding
 
 FLAT = 1e-12
 """A smaller relative slope is rounding error, so the hyperplane is parallel to the column."""

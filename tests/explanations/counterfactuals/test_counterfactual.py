@@ -38,7 +38,7 @@ from tests.contracts.pipelines import mixed_frame
 from tests.optional import load_frame, optional
 from tests.properties.strategies import Problem, problems, rough_problems
 from tests.reference import counterfactual as reference
-from whycluster.explanations.counterfactual import Counterfactual
+from whycluster.explanations.counterfactuals.counterfactual import Counterfactual
 
 if TYPE_CHECKING:
     import pandas as pd

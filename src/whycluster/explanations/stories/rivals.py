@@ -9,8 +9,8 @@ from whycluster.core import outputs
 from whycluster.core.arrays import Codes, Floats
 from whycluster.core.outputs import Weighted
 from whycluster.explanations.base import BaseExplanation
-from whycluster.explanations.comparisons import Clusters, TopRivals
-from whycluster.explanations.member_sample import MemberSample
+from whycluster.explanations.stories.member_sample import MemberSample
+from whycluster.explanations.summaries.comparisons import Clusters, TopRivals
 
 _MOST_RIVALS = 8  # rivals considered for each cluster, if it would take long to consider all
 _MOST_STEPS = 1 << 30  # multiplications that may be spent on considering all

@@ -1,0 +1,10 @@
+"""Counterfactuals: the smallest change that moves a row to another cluster.
+
+Modules, in reading order:
+
+- `counterfactual`: the change, and its text
+- `changeable_row`, `cell_values`: how changes of a row's values affect the inputs of the model
+- `smallest_change`: the search for the change; `half_spaces`: its geometry; `local_search`: boundaries
+  that are not planes; `whole_steps`: values that stay whole numbers
+- `short_values`: rounded values that are still enough when printed
+"""
