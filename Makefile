@@ -23,7 +23,7 @@ DATA ?= ../shared/data
 TARGET ?= all
 SEED ?= 0
 # These folders need no large library. Tests of messages are in them or are called test_bad_*.
-FAST := $(addprefix tests/,core data models explanations pipelines clustering contracts storage text cli) \
+FAST := $(addprefix tests/,core data models explanations pipelines clustering contracts segments text cli) \
 	$(wildcard tests/test_*.py tests/*/test_bad_*.py)
 LOOPS := hatch_build.py $(wildcard src/whycluster/core/compiled/*.[ch])
 # The libraries of test-matrix and of its short form.

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from whycluster.explanations.explanation import Explanation
     from whycluster.models.network import Network, Query, TableNetwork
     from whycluster.pipelines import tabular
-    from whycluster.storage.saving import load, save
+    from whycluster.segments.storage.saving import load, save
 
 __version__ = "0.1.0"
 
@@ -96,8 +96,8 @@ _CONTENTS = {  # the table of contents: the module that defines each name, or th
     "text": "",
     "deep": "",
     # Save and load
-    "save": "storage.saving",
-    "load": "storage.saving",
+    "save": "segments.storage.saving",
+    "load": "segments.storage.saving",
     # Errors and warnings
     "WhyClusterError": "core.errors",
     "InvalidInputError": "core.errors",

@@ -24,7 +24,7 @@ from whycluster.data.files import replacing
 from whycluster.engines.files import run_state
 
 USED = ["jinja2", "polars", "pyarrow.csv", "pyarrow.parquet", "safetensors.numpy", "sklearn.cluster"]
-USED += [f"whycluster.{name}" for name in ("cli.explain", "cli.report", "report", "storage.saving")]
+USED += [f"whycluster.{name}" for name in ("cli.explain", "cli.report", "report", "segments.storage.saving")]
 CENTERS = np.array([[0.0, 0, 0], [4, 0, 1], [0, 5, 0]])
 
 

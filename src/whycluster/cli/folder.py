@@ -135,7 +135,7 @@ class _FolderClusters:
 
 
 def _load_clusters(path: Path, given: dict[str, Any]) -> _FolderClusters:
-    from whycluster.storage.saving import load
+    from whycluster.segments.storage.saving import load
 
     network = load(path)
     if not isinstance(network, Network):

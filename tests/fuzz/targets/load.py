@@ -13,7 +13,7 @@ import numpy as np
 import whycluster as wc
 from tests.fuzz.choices import Choices
 from tests.fuzz.engine import Target
-from tests.storage.test_saving import (
+from tests.segments.storage.test_saving import (
     ENERGIES,
     EXPLAINED,
     FRAMED,
@@ -22,7 +22,7 @@ from tests.storage.test_saving import (
     contents,
 )
 from whycluster.models.network import TableNetwork
-from whycluster.storage import archive
+from whycluster.segments.storage import archive
 
 _DTYPES = {name: short for short, name in archive._DTYPES.items()}
 _NEW = ("f8", "f4", "i8", "u4", "u1", "?", "f2", "u8")

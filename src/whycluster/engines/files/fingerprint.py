@@ -11,7 +11,7 @@ from joblib.hashing import NumpyHasher
 
 from whycluster.core.errors import UnsupportedModelError
 from whycluster.models.network import Network
-from whycluster.storage.saving import digest
+from whycluster.segments.storage.saving import digest
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), np.ndarray, np.generic)
 _HOLDERS = (tuple, list, set, frozenset)

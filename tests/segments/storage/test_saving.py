@@ -54,8 +54,8 @@ from whycluster.core.energies import (
 from whycluster.core.rules import RULES
 from whycluster.core.tree import Tree
 from whycluster.models.network import Network, TableNetwork
-from whycluster.storage import archive, saving
-from whycluster.storage.parameters import PARAMETERS
+from whycluster.segments.storage import archive, saving
+from whycluster.segments.storage.parameters import PARAMETERS
 
 pytest.importorskip("pandas", reason="pandas is not installed")
 

@@ -31,8 +31,8 @@ from whycluster.explanations.base import BaseExplanation
 from whycluster.explanations.explanation import Explanation
 from whycluster.explanations.fidelity import Fidelity
 from whycluster.models.network import Network, TableNetwork
-from whycluster.storage.archive import ArchiveReader, ArchiveWriter, encode, read
-from whycluster.storage.parameters import (
+from whycluster.segments.storage.archive import ArchiveReader, ArchiveWriter, encode, read
+from whycluster.segments.storage.parameters import (
     FINITE,
     NOT_NEGATIVE,
     PARAMETERS,
