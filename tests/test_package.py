@@ -304,6 +304,8 @@ def test_the_docstring_of_a_folder_lists_its_modules(folder: str) -> None:
         "plots.elbow",
         "plots.images",
         "plots.draw_grid",
+        "segment",
+        "Segmentation.of",
     ],
 )
 def test_every_parameter_is_documented(name: str) -> None:
@@ -335,6 +337,7 @@ def test_every_parameter_is_documented(name: str) -> None:
         ("docs/plots.md", 5),
         ("docs/report.md", 3),
         ("docs/saving.md", 2),
+        ("docs/segments.md", 2),
         ("docs/files.md", 2),
         ("docs/dask.md", 3),
     ],

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from whycluster.explanations.explanation import Explanation
     from whycluster.models.network import Network, Query, TableNetwork
     from whycluster.pipelines import tabular
+    from whycluster.segments.segmentation import Segmentation, segment
     from whycluster.segments.storage.saving import load, save
 
 __version__ = "0.1.0"
@@ -52,6 +53,7 @@ __all__ = [  # without deep: ``from whycluster import *`` has to work if torch i
     "Network",
     "NotFittedError",
     "Query",
+    "Segmentation",
     "Surrogate",
     "TableNetwork",
     "UnsupportedModelError",
@@ -66,6 +68,7 @@ __all__ = [  # without deep: ``from whycluster import *`` has to work if torch i
     "neuralize",
     "plots",
     "save",
+    "segment",
     "tabular",
     "text",
     "verify_dataset",
@@ -95,7 +98,9 @@ _CONTENTS = {  # the table of contents: the module that defines each name, or th
     # Documents, images and other inputs of encoders
     "text": "",
     "deep": "",
-    # Save and load
+    # Segment rows once, and keep the segmentation
+    "segment": "segments.segmentation",
+    "Segmentation": "segments.segmentation",
     "save": "segments.storage.saving",
     "load": "segments.storage.saving",
     # Errors and warnings

@@ -260,7 +260,7 @@ def _new_clusters(
         try:
             model = cluster_columns(columns, options.k, random_state=options.seed)
         except InvalidInputError as error:
-            raise InvalidInputError(str(error).replace("pipeline: n_clusters must", "--k must")) from error
+            raise InvalidInputError(str(error).replace("explain: n_clusters must", "--k must")) from error
     description = f"k-means with {model[-1].n_clusters} clusters"
     if options.k is None:
         description += f", the elbow of {min(model.inertias_)} to {max(model.inertias_)}"

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from whycluster.core import outputs
-from whycluster.core.attribution import CodedQuery, attribute
+from whycluster.core.attribution import CodedQuery, Population, attribute
 from whycluster.core.energies import Energy
 from whycluster.core.errors import InvalidInputError, MissingDependencyError, UnsupportedModelError
 from whycluster.core.rules import CONTRAST, DEFAULT_RULE, RULES, SOFT
@@ -359,8 +359,10 @@ class Network(ABC):
     ) -> BaseExplanation:
         """Explain rows in terms of features; the background (by default, the rows) is measured."""
         table = self.open(X, "explain", feature_names=feature_names)
-        population = None if background is None else self.open_background(background, table)
-        found = attribute(self.energy, table, query, population)
+        measured = background
+        if background is not None and not isinstance(background, Population):
+            measured = self.open_background(background, table)
+        found = attribute(self.energy, table, query, measured)
         return Explanation.of(
             found, query, self.energy, table, self.labels, self.fidelity, relevance=found.relevance
         )

@@ -55,16 +55,23 @@ def network_behind(
     """
     form = follow(steps, AffineForm.of_columns(n_columns))
     check_width(form, last)
-    return network_of(form, last, n_columns, names)
+    return network_of(form, last, n_columns, names, steps)
 
 
-def network_of(form: AffineForm, last: Network, n_columns: int, names: Sequence[Hashable] | None) -> Network:
+def network_of(
+    form: AffineForm,
+    last: Network,
+    n_columns: int,
+    names: Sequence[Hashable] | None,
+    steps: Sequence[tuple[str, Any]] | None = None,
+) -> Network:
     """Return the network of a model that follows steps given as a form; see `network_behind`."""
     energy = _of_columns(form, last.energy)
     if energy is None:
         form = form.simplified()
         energy = _energy(form, last.energy, n_columns)
-    stages = Stages(form, last, None if names is None else list(names))
+    fitted = None if steps is None else tuple(steps)
+    stages = Stages(form, last, None if names is None else list(names), fitted)
     return PipelineNetwork(energy, stages)
 
 
@@ -174,11 +181,13 @@ class Stages:
     form : the output of the steps, as an affine form of the columns
     last : the network of the last step
     names : the column names recorded by the steps, or None if the steps were fitted on arrays
+    steps : the fitted steps of scikit-learn with their names, or None for those of another library
     """
 
     form: AffineForm
     last: Network
     names: list[Hashable] | None
+    steps: tuple[tuple[str, Any], ...] | None = None
 
     def to_numbers(self, values: Any, where: str) -> Floats:
         """Return the output of the steps as numbers, or as codes if the last step takes categories."""

@@ -164,7 +164,7 @@ def cluster_columns(
         inertias = _inertias(np.asarray(X), max_clusters, random_state)
         n_clusters = _elbow(inertias, find_elbow)
     if model is None:
-        _check_different(np.asarray(X), n_clusters)
+        _check_different(np.asarray(X), n_clusters, classified.where)
         many = len(X) > _MANY_ROWS
         kind, n_init = (MiniBatchKMeans, _CURVE_STARTS) if many else (KMeans, _STARTS)
         model = kind(n_clusters, n_init=n_init, random_state=random_state)
@@ -323,13 +323,12 @@ def _check_model(model: Any, n_clusters: Any) -> None:
         )
 
 
-def _check_different(X: Floats, n_clusters: Any) -> None:
+def _check_different(X: Floats, n_clusters: Any, where: str) -> None:
     """Raise an error if there are fewer distinct rows than clusters."""
     different = _count_different(X, n_clusters)
     if different < n_clusters:
         raise InvalidInputError(
-            f"pipeline: n_clusters must be at most {different}, the number of distinct rows; "
-            f"got {n_clusters}."
+            f"{where}: n_clusters must be at most {different}, the number of distinct rows; got {n_clusters}."
         )
 
 

@@ -1,4 +1,8 @@
 """Segmentations to keep: made once, saved, and applied to new rows.
 
+In reading order:
+
+- `segmentation`: `segment` and `Segmentation`, the public interface
+- `population`: what is known about the rows that a segmentation was made on
 - `storage/`: `save` and `load`
 """

@@ -1,0 +1,216 @@
+"""Segmentations: a clustering that is kept and applied to new rows."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import narwhals as nw
+import numpy as np
+from numpy.typing import NDArray
+
+from whycluster.clustering.labels import fit_surrogate
+from whycluster.core.errors import FewRowsWarning, FidelityWarning, InvalidInputError, UnsupportedModelError
+from whycluster.data.column_checks import classify_columns
+from whycluster.data.frame_table import as_frame, name_differences
+from whycluster.data.labels import renamed
+from whycluster.data.validation import check_integer
+from whycluster.explanations.explanation import Explanation
+from whycluster.explanations.quality.clustering_quality import Quality, quality
+from whycluster.models.adapters.incomplete import OnlyLabels
+from whycluster.models.adapters.registry import find_network
+from whycluster.models.network import Network, QueryOptions
+from whycluster.pipelines.network import PipelineNetwork
+from whycluster.pipelines.tabular import cluster_columns, warn_of_columns
+from whycluster.segments.population import KnownPopulation
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+
+def segment(
+    frame: Any,
+    n_clusters: int | None = None,
+    names: Mapping[Any, str] | None = None,
+    *,
+    keep: Sequence[Hashable] = (),
+    random_state: int = 0,
+    measure_quality: bool = True,
+) -> Segmentation:
+    """Cluster a table with numeric, categorical and date columns, and return the segmentation.
+
+    Parameters
+    ----------
+    frame : a pandas or polars DataFrame, or a pyarrow Table
+    n_clusters : the number of clusters; None chooses it as `whycluster.tabular.pipeline` does
+    names : names for some of the clusters, such as ``{0: "Loyal"}``
+    keep : names of columns to use even if they look like identifiers
+    random_state : the random seed
+    measure_quality : whether to measure how distinct and stable the clusters are, which takes a few seconds
+
+    Returns
+    -------
+    Segmentation
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> import whycluster as wc
+    >>> frame = pd.DataFrame({"age": [20, 21, 60, 61], "city": ["Rome", "Rome", "Oslo", "Oslo"]})
+    >>> seg = wc.segment(frame, n_clusters=2, measure_quality=False)
+    >>> labels = seg.assign(frame)
+    >>> bool(labels[0] == labels[1] != labels[2])
+    True
+    """
+    if n_clusters is not None:
+        check_integer(n_clusters, 2, "segment", "n_clusters", "None or ")
+    columns = classify_columns(frame, "segment", keep)
+    warn_of_columns(columns)
+    rows = nw.from_native(columns.frame, eager_only=True).drop(list(columns.left_out))
+    kept = classify_columns(rows.to_native(), "segment", rows.columns)
+    pipeline = cluster_columns(kept, n_clusters, random_state=random_state)
+    made = Segmentation.of(pipeline, kept.frame, names, measure_quality=measure_quality)
+    return replace(made, left_out=columns.left_out)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Segmentation:
+    """A clustering to keep: the model, its network, and what is known about the rows it was made on.
+
+    `whycluster.segment` and `Segmentation.of` create segmentations; `whycluster.save` writes them to a file.
+
+    Attributes
+    ----------
+    network : the network of the model, whose labels are the names of the clusters
+    population : the rows that the segmentation was made on: sizes of the clusters, types, ranges and
+        categories of the columns
+    model : the fitted model or pipeline; None if the segmentation was loaded from a file
+    quality : how distinct and stable the clusters are, or None if this was not measured
+    left_out : the columns that were left out before clustering, with the reasons
+    """
+
+    network: Network
+    population: KnownPopulation
+    model: Any = None
+    quality: Quality | None = None
+    left_out: Mapping[Hashable, str] | None = None
+
+    @classmethod
+    def of(
+        cls, model: Any, X: Any, names: Mapping[Any, str] | None = None, *, measure_quality: bool = True
+    ) -> Segmentation:
+        """Return the segmentation of a fitted model or pipeline.
+
+        Parameters
+        ----------
+        model : a fitted clustering model or pipeline, centroids, a `Network`, or the labels of the rows of X,
+            which are approximated by a surrogate
+        X : the rows that the model was fitted on, as `whycluster.explain` takes them
+        names : names for some of the clusters, such as ``{0: "Loyal"}``
+        measure_quality : whether to measure how distinct and stable the clusters are, which takes a few
+            seconds
+        """
+        network = _network_of(model, X)
+        network = network if names is None else network.rename(names)
+        table = network.open(X, "Segmentation")
+        found = KnownPopulation.of(network, table)
+        made = cls(network, found, network.model)
+        if not measure_quality:
+            return made
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FewRowsWarning)  # these are all rows that there are
+            warnings.simplefilter("ignore", FidelityWarning)
+            return replace(made, quality=quality(network.explain(X, background=found.measured)))
+
+    @property
+    def steps(self) -> tuple[tuple[str, Any], ...]:
+        """The fitted scikit-learn steps before the model, with their names; empty without a pipeline."""
+        network = self.network
+        return (network.stages.steps or ()) if isinstance(network, PipelineNetwork) else ()
+
+    @property
+    def labels(self) -> NDArray[Any]:
+        """(K,) the names of the clusters."""
+        return self.network.labels
+
+    @property
+    def feature_names(self) -> list[Hashable]:
+        """(d,) the names of the columns, in the order of the model."""
+        return [column.name for column in self.population.columns]
+
+    @property
+    def sizes(self) -> NDArray[np.intp]:
+        """(K,) the number of rows in each cluster when the segmentation was made."""
+        return self.population.measured.sizes
+
+    def __repr__(self) -> str:
+        n, names = self.population.n_rows, self.network.n_features
+        return f"<Segmentation of {n:,} rows into {len(self.labels)} clusters by {names} columns>"
+
+    def rename(self, names: Mapping[Any, str]) -> Segmentation:
+        """Return the segmentation with other names for some clusters: ``seg.rename({0: "Loyal"})``."""
+        found = self.quality
+        if found is not None and found.clusters is not None:
+            new = dict(zip(self.labels.tolist(), renamed(self.labels, names, "rename").tolist(), strict=True))
+            clusters = np.array([new[label] for label in found.clusters.tolist()], dtype=object)
+            found = replace(found, clusters=clusters)
+        return replace(self, network=self.network.rename(names), quality=found)
+
+    def assign(self, new: Any) -> NDArray[Any]:
+        """Return the cluster of each new row, (n,).
+
+        Parameters
+        ----------
+        new : (n, d) the rows. Columns of a frame are matched by name, and columns that the segmentation does
+            not use are ignored.
+        """
+        return self.network.assign(self.select(new, "assign"))
+
+    def explain(self, new: Any, **query: Unpack[QueryOptions]) -> Explanation:
+        """Explain why each new row is in its cluster.
+
+        Beta and the sizes of the clusters are those of the rows that the segmentation was made on, so a row
+        has the same explanation whichever rows it is explained with.
+
+        Parameters
+        ----------
+        new : (n, d) the rows, as for `assign`
+        query : the options of `whycluster.Query`
+        """
+        query.setdefault("background", self.population.measured)
+        return self.network.explain(self.select(new, "explain"), **query)
+
+    def select(self, new: Any, where: str) -> Any:
+        """Return the columns of the segmentation, in its order; raise an error if one is missing.
+
+        Parameters
+        ----------
+        new : the rows
+        where : the function that was called, for messages
+        """
+        frame = as_frame(new, where, "new")
+        names = self.feature_names
+        if frame is None or frame.columns == names:
+            return new
+        given = frame.columns
+        if not set(names) <= set(given):
+            raise InvalidInputError(
+                f"{where}: new must have the {len(names)} columns that the segmentation was made on; "
+                f"{name_differences(given, names)}. Select or rename its columns first."
+            )
+        return frame.select([nw.col(name) for name in names]).to_native()  # type: ignore[arg-type]  # any hashable
+
+
+def _network_of(model: Any, X: Any) -> Network:
+    """Return the network of a model, or that of a surrogate fitted to labels."""
+    found = find_network(model, None, None, X, where="Segmentation")
+    if isinstance(found, OnlyLabels):
+        return fit_surrogate(found.labels, X)[0]
+    if not found.explains_columns or found.is_deep:
+        raise UnsupportedModelError(
+            "Segmentation: the model must take rows of a table; documents and the inputs of encoders have no "
+            "columns to check. Explain them with wc.explain(model, X)."
+        )
+    return found
