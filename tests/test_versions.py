@@ -20,8 +20,10 @@ from sklearn.preprocessing import StandardScaler
 
 import whycluster as wc
 from tests.optional import optional
+from tests.reference import counterfactual as reference
 from tests.versions import find, floors, project
 from whycluster import cli
+from whycluster.explanations.counterfactuals.half_spaces import least_step
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -73,6 +75,20 @@ def test_nul_in_a_csv_file_is_text_or_an_error(tmp_path: Path) -> None:
     )
     with pytest.raises(wc.InvalidInputError, match=f"^{re.escape(message)}$"):
         reading.read(file)
+
+
+def test_the_smallest_step_into_a_cluster_does_not_depend_on_scipy() -> None:
+    """SciPy 1.15 alone solves this problem wrong."""
+    g = np.array(
+        [[-0.505246, 0.705018, 0.49767], [0.302246, 0.654389, 0.693125], [-0.391634, 0.068318, 0.917581]]
+    )
+    g = np.vstack([g, [1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, -1.0]])
+    need = np.array([1.0, 0.270906, 0.948797, -0.527616, 0.533301, -0.743398])
+    step, expected = least_step(g, need), reference.least_change(g, -need)
+    assert step is not None
+    assert expected is not None
+    assert (g @ step >= need - 1e-9).all()
+    assert_allclose(step, expected, atol=1e-9)
 
 
 def test_pandas_and_polars_frames_are_explained_alike() -> None:

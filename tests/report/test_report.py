@@ -424,7 +424,7 @@ def test_mixed_tables_show_categories_dates_and_what_is_missing(tmp_path: Path) 
         color = frame.color[row]
         expected = 65535 if color is None or color != color else features["color"]["categories"].index(color)
         assert cells["color"] == expected
-        days = features["day"]["low"] + cells["day"]
+        days = features["day"]["low"] + int(cells["day"])
         assert pd.Timestamp("1970-01-01") + pd.Timedelta(days, "D") == frame.day[row]
         assert (cells["size"] == 65535) == bool(np.isnan(frame["size"][row]))
     text = words_of(page)

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import nnls
+from scipy.optimize import lsq_linear, nnls
 
 from whycluster.core.arrays import Codes, Floats
 from whycluster.core.energies import Energy
@@ -27,6 +27,7 @@ from whycluster.data.table import Table
 
 _ROUNDED = 3.0  # the error of a sum of D terms is this times the precision times sqrt(D); chosen by trial
 _SAMPLE = 1000  # rows from which the units of curved models are estimated
+_OPTIMAL = 1e-10  # slopes this small at a solution of least squares are rounding
 _FARTHEST = 1e6  # points beyond this multiple of the farthest hyperplane's distance are out of reach
 
 
@@ -181,12 +182,24 @@ def least_step(g: Floats, need: Floats) -> Floats | None:
     # y = -r / r_last, where r is the residual of g^T u = 0, need.u = 1 over u >= 0; |r|^2 = 1 / (1 + |y|^2).
     target = np.zeros(g.shape[1] + 1)
     target[-1] = 1.0
-    u, residual = nnls(np.vstack([unit.T, far]), target, maxiter=30 * len(far))
+    u, residual = _non_negative_least_squares(np.vstack([unit.T, far]), target)
     if residual * _FARTHEST <= 1.0:
         return None
     # u is positive for the hyperplanes through the nearest point, and these alone determine it.
     at = u > 0.0
     return np.asarray(farthest * np.linalg.lstsq(unit[at], far[at], rcond=None)[0])
+
+
+def _non_negative_least_squares(a: Floats, b: Floats) -> tuple[Floats, float]:
+    """Return the u >= 0 for which a u is closest to b, and their distance.
+
+    In SciPy 1.15, `nnls` returns wrong solutions of some problems, so the solution is checked.
+    """
+    u, _ = nnls(a, b, maxiter=30 * a.shape[1])
+    slope = a.T @ (b - a @ u)
+    if slope.max() > _OPTIMAL or np.abs(slope[u > 0.0]).max(initial=0.0) > _OPTIMAL:
+        u = lsq_linear(a, b, (0.0, np.inf), method="bvls", tol=np.finfo(float).eps).x
+    return u, float(np.linalg.norm(b - a @ u))
 
 
 def least_steps_along(g: Floats, need: Floats) -> Floats:
