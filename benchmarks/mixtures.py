@@ -17,8 +17,8 @@ import whycluster as wc
 from benchmarks.datasets import NOTES, data_folder, load
 from benchmarks.measure import side_by_side, write
 from benchmarks.rules import MOST_ROWS, SEEDS, TESTED, TUNED, difference
-from whycluster.core.energies import GaussianEnergy
 from whycluster.evaluation import METHODS, Comparison, ConditionalKDE, compare
+from whycluster.models.energies import GaussianEnergy
 
 Array = NDArray[np.float64]
 

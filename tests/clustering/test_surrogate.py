@@ -27,8 +27,8 @@ from tests.optional import load_frame, optional
 from tests.reference import kernel
 from whycluster.clustering.kernel_fit import _initial_model, _Objective
 from whycluster.clustering.surrogate import _choose_settings, _Folds, _Settings, _smallest_good
-from whycluster.core.energies import FloorEnergy
 from whycluster.explanations.fidelity import Fidelity
+from whycluster.models.energies import FloorEnergy
 
 if TYPE_CHECKING:
     import hdbscan

@@ -22,7 +22,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import whycluster as wc
-from whycluster.core.energies import StudentEnergy
+from whycluster.models.energies import StudentEnergy
 
 Array = NDArray[Any]
 MODELS = (DEC, IDEC, DCN, DKM, AEC)

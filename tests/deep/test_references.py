@@ -17,8 +17,9 @@ from torch import nn
 import whycluster as wc
 from tests.deep.networks import settled
 from tests.reference import neon
-from whycluster.core.energies import SquaredEnergy, ZeroReferenceEnergy
+from whycluster.core.energies import SquaredEnergy
 from whycluster.deep import DeepClustering
+from whycluster.models.energies import ZeroReferenceEnergy
 from whycluster.models.network import TableNetwork
 
 Array = NDArray[Any]

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from tests.reference import models
-from whycluster.core.energies import DiagonalGaussianEnergy, GaussianEnergy
 from whycluster.explanations.explanation import Explanation
+from whycluster.models.energies import DiagonalGaussianEnergy, GaussianEnergy
 from whycluster.models.network import TableNetwork
 
 Array = NDArray[np.float64]

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from tests.optional import optional
 from tests.reference import kernel, models
 from whycluster import Network, TableNetwork
-from whycluster.core.energies import Energy, FloorEnergy, KernelEnergy
+from whycluster.core.energies import Energy, KernelEnergy
+from whycluster.models.energies import FloorEnergy
 
 if TYPE_CHECKING:
     import torch

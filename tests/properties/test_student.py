@@ -15,8 +15,8 @@ from tests.optional import optional
 from tests.properties.strategies import Problem, problems, rough_problems
 from tests.reference import models, neon
 from whycluster import Explanation, Network, TableNetwork
-from whycluster.core.energies import StudentEnergy
 from whycluster.core.energies.squared import HARMLESS_OFFSET
+from whycluster.models.energies import StudentEnergy
 
 if TYPE_CHECKING:
     import torch

@@ -18,8 +18,9 @@ from whycluster.clustering.centers import centers_inside
 from whycluster.clustering.kernel_passes import energies_of_every_cluster
 from whycluster.core import outputs
 from whycluster.core.arrays import Codes, Floats
-from whycluster.core.energies import Energy, FloorEnergy, KernelEnergy
+from whycluster.core.energies import Energy, KernelEnergy
 from whycluster.data.table import ArrayTable
+from whycluster.models.energies import FloorEnergy
 
 _RIDGE = 0.3  # in units of one row's cross-entropy; values from 0.1 to 1 gave similar results
 _STEPS, _FEWEST_STEPS = 100, 30  # L-BFGS steps; more would change only a few rows

@@ -18,12 +18,13 @@ from whycluster.clustering.kernel_passes import energies_of_every_cluster, mean_
 from whycluster.clustering.validation import check_rows
 from whycluster.core import blocks, outputs
 from whycluster.core.arrays import Codes, Floats
-from whycluster.core.energies import Energy, FloorEnergy, KernelEnergy
+from whycluster.core.energies import Energy, KernelEnergy
 from whycluster.core.errors import InvalidInputError
 from whycluster.data.labels import NOISE, as_labels, as_list, read_labels
 from whycluster.data.table import ArrayTable
 from whycluster.data.validation import check_integer
 from whycluster.explanations.fidelity import Fidelity
+from whycluster.models.energies import FloorEnergy
 from whycluster.models.network import Network, TableNetwork
 
 _N_FOLDS = 5

@@ -30,9 +30,3 @@ def least(values: NDArray[Any]) -> tuple[Codes, NDArray[Any]]:
 def row_sums(values: Floats) -> Floats:
     """Return the sum of each row as a product with ones, since sum() is much slower for few columns."""
     return values @ np.ones(values.shape[1])
-
-
-def standardized(x: Floats) -> Floats:
-    """Scale the columns to mean 0 and standard deviation 1; constant columns become 0."""
-    spread = x.std(axis=0)
-    return np.asarray((x - x.mean(axis=0)) / np.where(spread > 0, spread, 1.0))

@@ -26,7 +26,7 @@ from whycluster.core.blocks import EvidenceView, InOrder, OutOfRangeError, Work,
 from whycluster.core.compiled.loops import Answer, CompiledPasses
 from whycluster.core.energies import Energy
 from whycluster.core.errors import InvalidInputError
-from whycluster.core.evidence import Assignment, absolute, compete
+from whycluster.core.evidence import Assignment, Contest, absolute
 from whycluster.core.rows import Rows
 from whycluster.core.rules import (
     CONTRAST,
@@ -39,7 +39,6 @@ from whycluster.core.rules import (
     weigh,
 )
 from whycluster.core.sequential import blend_block
-from whycluster.core.tree import Tree
 
 # Chosen by measurement: smaller blocks take more time in Python, and larger blocks do not fit in the cache.
 _THREAD_BYTES = 8 << 20
@@ -97,11 +96,11 @@ class CodedQuery:
             competitor=None if competitor is None else _per_row(competitor, rows, "against"),
         )
 
-    def assign(self, h: Floats, tree: Tree | None, start: int, stop: int) -> Assignment:
+    def assign(self, h: Floats, contest: Contest, start: int, stop: int) -> Assignment:
         """Turn the energies of rows start..stop into h, in place, and return the assignment of these rows."""
         cluster = None if self.cluster is None else self.cluster[start:stop]
         competitor = None if self.competitor is None else self.competitor[start:stop]
-        found = compete(h, tree, cluster, competitor)
+        found = contest.compete(h, cluster, competitor)
         return found if self.threshold is None else absolute(h, found, self.threshold)
 
 
@@ -249,7 +248,7 @@ def _explain_block(
         else:
             h = space.h[:n_rows]
             x = read_energies(energy, rows, space, start, stop, h)
-            assignment = _checked(query.assign(h, energy.tree, start, stop))
+            assignment = _checked(query.assign(h, energy.contest, start, stop))
             result.store(assignment, start, stop)
         weights, scratch = space.weights[:n_rows], space.scratch[:n_rows]
         weigh(h, assignment, query.sharing, weights)
@@ -297,7 +296,7 @@ def _population(energy: Energy, rows: Rows, keep: Kept | None) -> Population:
     def work(space: Workspace, start: int, stop: int) -> None:
         h = space.h[: stop - start] if keep is None else keep.h.rows(start, stop)
         x = read_energies(energy, rows, space, start, stop, h)
-        assignment = _checked(compete(h, energy.tree))
+        assignment = _checked(energy.contest.compete(h))
         means[start] = float((assignment.evidence / rows.n_rows).sum())
         sizes.add(start, stop, np.bincount(assignment.cluster, minlength=energy.n_clusters))
         if energy.needs_means:
@@ -322,7 +321,7 @@ def measured(query: CodedQuery, energy: Energy, rows: Background) -> CodedQuery:
     if not with_prior:
         return replace(query, beta=beta)
     sizes = np.maximum(found.sizes, 1)  # an empty cluster counts as one row
-    return replace(query, beta=beta, prior=Prior(np.log(sizes / found.sizes.sum()), False, energy.tree))
+    return replace(query, beta=beta, prior=Prior(np.log(sizes / found.sizes.sum()), False, energy.contest))
 
 
 def completed(query: CodedQuery, energy: Energy) -> CodedQuery:

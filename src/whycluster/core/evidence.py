@@ -6,16 +6,13 @@ for cluster c against competitor k, and f_c = min_k h_k is the evidence for c (P
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from whycluster.core.arrays import Codes, Floats, least, row_sums
-from whycluster.core.tree import Tree
-
-# The evidence against a cluster that does not compete; unlike infinity, it gives 0 when multiplied by 0.
-_TOO_FAR = 1e300
 
 
 class Assignment(NamedTuple):
@@ -26,27 +23,96 @@ class Assignment(NamedTuple):
     evidence: NDArray[Any]  # f_c
 
 
-def compete(
-    energies: Floats, tree: Tree | None = None, cluster: Codes | None = None, competitor: Codes | None = None
-) -> Assignment:
-    """Return the evidence for each row's cluster, f_c = min over k != c of h_k (Prop. 1, layer 2).
+class Boundaries(NamedTuple):
+    """The boundaries of a cluster k, as arrays of shape (J,); a point is in k if all h are positive."""
 
-    If c is not the assigned cluster, the assigned one is the competitor, and the evidence is negative.
+    h: Floats  # s_j - s_k
+    competitor: Codes  # the cluster j beyond the boundary
+    loses_ties: NDArray[np.bool_]  # whether k loses a tie
 
-    Parameters
-    ----------
-    energies : (b, K), turned into h in place, with +inf for the row's own cluster, which never competes
-    tree : the tree if the energies are those of pairs of its nodes, else None
-    cluster : (b,) the cluster to explain; by default the one with the lowest energy (the first one on a tie)
-    competitor : (b,) the competitor that the user chose, if any; a cluster has evidence 0 against itself
+
+class Contest(ABC):
+    """Which clusters compete with each other; ``energies`` is always (b, K)."""
+
+    @abstractmethod
+    def compete(
+        self, energies: Floats, cluster: Codes | None = None, competitor: Codes | None = None
+    ) -> Assignment:
+        """Return the evidence for each row's cluster, f_c = min over k != c of h_k (Prop. 1, layer 2).
+
+        If c is not the assigned cluster, the assigned one is the competitor, and the evidence is negative.
+
+        Parameters
+        ----------
+        energies : turned into h in place, with +inf for the row's own cluster, which never competes
+        cluster : (b,) the cluster to explain; by default the assigned one
+        competitor : (b,) the competitor that the user chose, if any; a cluster has evidence 0 against itself
+        """
+
+    @abstractmethod
+    def against_each(self, energies: Floats, cluster: Codes) -> None:
+        """Turn the energies into h_k for every competitor k, in place; the row's own cluster gets NaN."""
+
+    @abstractmethod
+    def evidence_of_all(self, energies: Floats, out: Floats) -> None:
+        """Write f_k for every cluster k into ``out``, (b, K)."""
+
+    @abstractmethod
+    def boundaries(self, energies: Floats, k: int) -> Boundaries:
+        """Return the boundaries of cluster k, seen from a point with these energies, (K,)."""
+
+    @abstractmethod
+    def add_up(self, weights: Floats) -> Floats:
+        """Return the weight that each competitor counts for, given one weight per cluster, (K,).
+
+        The result is (K,), or (K, K) if it depends on the row's cluster c; row c is then for members of c.
+        """
+
+
+class Flat(Contest):
+    """Every cluster competes with every other; the one with the lowest energy wins, or the first on a tie."""
+
+    def compete(
+        self, energies: Floats, cluster: Codes | None = None, competitor: Codes | None = None
+    ) -> Assignment:
+        """Return f_c = min over k != c of s_k - s_c."""
+        if cluster is None:
+            cluster, own = least(energies)
+        else:
+            own = energies[np.arange(len(energies)), cluster]
+        return settle(energies, cluster, own, competitor)
+
+    def against_each(self, energies: Floats, cluster: Codes) -> None:
+        """Turn the energies into s_k - s_c."""
+        rows = np.arange(len(energies))
+        energies -= energies[rows, cluster][:, None]
+        energies[rows, cluster] = np.nan
+
+    def evidence_of_all(self, energies: Floats, out: Floats) -> None:
+        """Write f_k = s_c - s_k; the assigned cluster c is the strongest competitor of all others."""
+        assignment = self.compete(energies)
+        np.negative(energies, out=out)
+        out[np.arange(len(energies)), assignment.cluster] = assignment.evidence
+
+    def boundaries(self, energies: Floats, k: int) -> Boundaries:
+        """Return one boundary with every other cluster."""
+        competitor = np.delete(np.arange(len(energies)), k)
+        return Boundaries(energies[competitor] - energies[k], competitor, competitor < k)
+
+    def add_up(self, weights: Floats) -> Floats:
+        """Return the weights, since every competitor counts for itself."""
+        return weights
+
+
+FLAT = Flat()
+
+
+def settle(energies: Floats, cluster: Codes, own: Floats, competitor: Codes | None) -> Assignment:
+    """Turn the energies into h, in place, and return the evidence for each row's cluster.
+
+    ``own`` is (b,), the energy of this cluster; the other parameters are those of `Contest.compete`.
     """
-    if tree is not None:
-        cluster = _go_down(energies, tree, cluster, competitor)
     rows = np.arange(len(energies))
-    if cluster is None:
-        cluster, own = least(energies)
-    else:
-        own = np.zeros(len(rows)) if tree is not None else energies[rows, cluster]
     energies[rows, cluster] = np.inf
     if competitor is None:
         strongest, next_best = least(energies)
@@ -56,37 +122,6 @@ def compete(
         evidence[competitor == cluster] = 0.0
     energies -= own[:, None]
     return Assignment(cluster, strongest, evidence)
-
-
-def against_each(energies: Floats, tree: Tree | None, cluster: Codes) -> None:
-    """Turn the energies, (b, K), into h_k for every competitor k, in place.
-
-    The row's own cluster gets NaN. In a tree, h_k is the evidence at the turn where the path to k branches
-    off.
-    """
-    rows = np.arange(len(energies))
-    if tree is None:
-        energies -= energies[rows, cluster][:, None]
-    else:
-        pairs = energies.copy()
-        for c in np.unique(cluster):
-            own = np.flatnonzero(cluster == c)
-            for turn in tree.paths[c]:
-                beyond = np.ix_(own, tree.under[turn.sibling])
-                energies[beyond] = turn.sign * pairs[own, turn.pair][:, None]
-    energies[rows, cluster] = np.nan
-
-
-def evidence_of_all(energies: Floats, tree: Tree | None, out: Floats) -> None:
-    """Write f_k for every cluster k into ``out``, (b, K)."""
-    if tree is not None:
-        for k, path in enumerate(tree.paths):
-            out[:, k] = np.min([turn.sign * energies[:, turn.pair] for turn in path], axis=0)
-        return
-    # The assigned cluster is the strongest competitor of all others, so f_k = s_c - s_k for them.
-    assignment = compete(energies)
-    np.negative(energies, out=out)
-    out[np.arange(len(energies)), assignment.cluster] = assignment.evidence
 
 
 def bar_of(threshold: float) -> float:
@@ -103,26 +138,3 @@ def absolute(h: Floats, assignment: Assignment, threshold: float) -> Assignment:
     least = h[np.arange(len(h)), assignment.competitor]
     total = row_sums(np.exp(least[:, None] - h))
     return assignment._replace(evidence=least - np.log(total / (h.shape[1] - 1)))
-
-
-def _go_down(g: Floats, tree: Tree, cluster: Codes | None, competitor: Codes | None) -> Codes:
-    """Return the cluster of each row, and turn g into h, the evidence against one competitor per turn.
-
-    Several clusters may branch off at a turn. Only the one that the row would reach from there competes. If
-    the user chose a competitor, only that cluster competes.
-    """
-    landings = tree.landings(g)
-    if cluster is None:
-        cluster = np.where(g[:, 0] >= 0, landings[0], landings[1])
-    pairs = g.copy()
-    g[...] = _TOO_FAR
-    for c in np.unique(cluster):
-        rows = np.flatnonzero(cluster == c)
-        for turn in tree.paths[c]:
-            if competitor is None:
-                there, reached = rows, landings[turn.sibling][rows]
-            else:
-                there = rows[np.isin(competitor[rows], tree.under[turn.sibling])]
-                reached = competitor[there]
-            g[there, reached] = turn.sign * pairs[there, turn.pair]
-    return cluster

@@ -26,7 +26,6 @@ from whycluster.core.attribution import (
 from whycluster.core.blocks import InOrder, check_finite, check_rounded
 from whycluster.core.compiled.loops import Answer, CompiledPasses
 from whycluster.core.energies import Energy
-from whycluster.core.evidence import against_each, compete, evidence_of_all
 from whycluster.core.rows import Rows
 from whycluster.core.rules import share, weigh
 
@@ -42,7 +41,7 @@ def assign(energy: Energy, rows: Rows) -> Codes:
     def work(space: Workspace, start: int, stop: int) -> None:
         h = space.h[: stop - start]
         read_energies(energy, rows, space, start, stop, h)
-        cluster[start:stop] = compete(h, energy.tree).cluster
+        cluster[start:stop] = energy.contest.compete(h).cluster
 
     run_rows(work, energy, rows)
     return cluster
@@ -55,7 +54,7 @@ def evidence_of_every_cluster(energy: Energy, rows: Rows) -> NDArray[Any]:
     def work(space: Workspace, start: int, stop: int) -> None:
         h, evidence = space.h[: stop - start], space.weights[: stop - start]
         read_energies(energy, rows, space, start, stop, h)
-        evidence_of_all(h, energy.tree, evidence)
+        energy.contest.evidence_of_all(h, evidence)
         result[start:stop] = evidence
         check_finite(evidence)
         if rows.dtype != np.float64:
@@ -72,7 +71,7 @@ def contrasts(energy: Energy, rows: Rows, cluster: Codes) -> NDArray[Any]:
     def work(space: Workspace, start: int, stop: int) -> None:
         h = space.h[: stop - start]
         read_energies(energy, rows, space, start, stop, h)
-        against_each(h, energy.tree, cluster[start:stop])
+        energy.contest.against_each(h, cluster[start:stop])
         result[start:stop] = h
 
     run_rows(work, energy, rows)
@@ -102,7 +101,7 @@ def _weigh(energy: Energy, rows: Rows, query: CodedQuery, as_shares: bool) -> ND
     def work(space: Workspace, start: int, stop: int) -> None:
         h, weights = space.h[: stop - start], space.weights[: stop - start]
         read_energies(energy, rows, space, start, stop, h)
-        assignment = query.assign(h, energy.tree, start, stop)
+        assignment = query.assign(h, energy.contest, start, stop)
         weigh(h, assignment, query.sharing, weights)
         if as_shares:
             share(h, assignment, weights)
@@ -158,7 +157,7 @@ def gradient(energy: Energy, rows: Rows, cluster: Codes | None = None) -> NDArra
         n_rows = stop - start
         h, weights = space.h[:n_rows], space.weights[:n_rows]
         x = read_energies(energy, rows, space, start, stop, h)
-        weigh(h, query.assign(h, energy.tree, start, stop), query.sharing, weights)
+        weigh(h, query.assign(h, energy.contest, start, stop), query.sharing, weights)
         block = result[start:stop]
         out = space.relevance[:n_rows] if rounded else block
         energy.differentiate(x, weights, out, space.scratch[:n_rows])
@@ -190,7 +189,7 @@ def propagate_gradient(
         n_rows = stop - start
         h, weights, scratch = space.h[:n_rows], space.weights[:n_rows], space.scratch[:n_rows]
         x = read_energies(energy, rows, space, start, stop, h)
-        assignment = query.assign(h, energy.tree, start, stop)
+        assignment = query.assign(h, energy.contest, start, stop)
         result.store(assignment, start, stop)
         weigh(h, assignment, query.sharing, weights)
         out = space.relevance[:n_rows]

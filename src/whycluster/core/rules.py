@@ -12,8 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from whycluster.core.arrays import Codes, Floats, row_sums
-from whycluster.core.evidence import Assignment
-from whycluster.core.tree import Tree
+from whycluster.core.evidence import FLAT, Assignment, Contest
 
 # Below this, 1 / h_k may overflow, so f_c / h_k is computed as one division.
 _TINY_EVIDENCE = 1e-300
@@ -34,24 +33,19 @@ class Prior(NamedTuple):
     ----------
     log_weight : (K,) the log of each cluster's weight, up to a constant
     is_in_energies : whether the energies include these weights, as in a mixture
-    tree : the tree if the energies compare pairs of its nodes, else None
+    contest : which clusters compete
     """
 
     log_weight: Floats
     is_in_energies: bool
-    tree: Tree | None = None
+    contest: Contest = FLAT
 
     def weights(self, t: float) -> Floats:
-        """Return the factors that the energies do not include at time t of the path, (K,).
-
-        In a tree, they are (K, K), with the factors for members of c in row c: a competitor counts for all
-        clusters that branch off with it. Otherwise, the factor would jump where a row would reach another
-        one of them.
-        """
+        """Return the factors that the energies do not include at time t of the path, as `Contest.add_up`."""
         largest = self.log_weight.max()
         log_weight = np.maximum(self.log_weight, largest - LEAST_PRIOR) - largest
         weights = np.exp(log_weight * (1.0 - t if self.is_in_energies else 1.0))
-        return np.asarray(weights if self.tree is None else self.tree.add_up(weights))
+        return self.contest.add_up(np.asarray(weights))
 
 
 class Sharing(NamedTuple):

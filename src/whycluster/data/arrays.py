@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from whycluster.core.arrays import Codes, least
+from whycluster.core.arrays import Codes, Floats, least
 from whycluster.core.errors import InvalidInputError
 
 _ROWS_AT_A_TIME = 4096  # the batch size in `transposed`
@@ -123,3 +123,9 @@ def row_positions(rows: Any, n_rows: int) -> Codes:
         f"explanation[rows]: rows must be an index, a slice, a list of indices or a mask of length {n_rows}; "
         f"got {chosen.dtype} of shape {chosen.shape}."
     )
+
+
+def standardized(x: Floats) -> Floats:
+    """Scale the columns to mean 0 and standard deviation 1; constant columns become 0."""
+    spread = x.std(axis=0)
+    return np.asarray((x - x.mean(axis=0)) / np.where(spread > 0, spread, 1.0))

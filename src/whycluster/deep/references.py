@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
-from whycluster.core.energies import LinearEnergy, SquaredEnergy, ZeroReferenceEnergy
+from whycluster.core.energies import LinearEnergy, SquaredEnergy
 from whycluster.core.errors import UnsupportedModelError
 from whycluster.data.validation import invalid_choice
+from whycluster.models.energies import ZeroReferenceEnergy
 from whycluster.models.network import Network, TableNetwork
 
 AUTO, MIDPOINT, ZERO = "auto", "midpoint", "zero"

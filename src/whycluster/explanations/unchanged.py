@@ -24,7 +24,7 @@ def is_unchanged(energy: Energy, rows: Rows, query: CodedQuery, evidence: NDArra
         h = space.h[: stop - start]
         x = read_energies(energy, rows, space, start, stop, h)
         rounding = 1e-9 * np.maximum(h.max(axis=1), -h.min(axis=1)) + 1e-14 * np.einsum("bd,bd->b", x, x)
-        now, then = query.assign(h, energy.tree, start, stop).evidence, evidence[start:stop]
+        now, then = query.assign(h, energy.contest, start, stop).evidence, evidence[start:stop]
         rounding += 100 * np.finfo(then.dtype).eps * np.abs(then)
         if (np.abs(now - then) > rounding).any():
             differs.append(start)

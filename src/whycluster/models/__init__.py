@@ -3,6 +3,7 @@
 Modules, in reading order:
 
 - `network`: `Query`, the options of `explain`; `Network`, and `TableNetwork` for models of plain tables
+- `energies`: the energies of models that are not in the paper
 - `nearest_centroid`: networks of centroids, for several metrics
 - `verification`: the check that a model and its network predict the same clusters
 - `adapters`: from fitted models to networks, one or more modules per library

@@ -9,17 +9,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from whycluster.core.arrays import Floats
-from whycluster.core.energies import (
-    CosineEnergy,
-    Energy,
-    LinearEnergy,
-    ManhattanEnergy,
-    SquaredEnergy,
-    StudentEnergy,
-)
+from whycluster.core.energies import Energy, LinearEnergy, SquaredEnergy
 from whycluster.core.errors import InvalidInputError
 from whycluster.data.opening import column_names, open_table
 from whycluster.data.validation import invalid_choice
+from whycluster.models.energies import CosineEnergy, ManhattanEnergy, StudentEnergy
 from whycluster.models.network import Network, TableNetwork
 from whycluster.models.verification import Verification
 

@@ -13,23 +13,20 @@ import torch
 from numpy.typing import NDArray
 
 from whycluster.core.arrays import Codes, Floats
-from whycluster.core.energies import (
+from whycluster.core.energies import Energy, KernelEnergy, LinearEnergy, SquaredEnergy
+from whycluster.core.errors import UnsupportedModelError
+from whycluster.models.energies import (
     CosineEnergy,
     DiagonalGaussianEnergy,
-    Energy,
     FloorEnergy,
     GaussianEnergy,
-    KernelEnergy,
-    LinearEnergy,
     ManhattanEnergy,
     MixedEnergy,
-    SquaredEnergy,
     StudentEnergy,
     TreeEnergy,
     ZeroReferenceEnergy,
 )
-from whycluster.core.errors import UnsupportedModelError
-from whycluster.core.tree import Turn
+from whycluster.models.energies.tree import Turn
 
 
 class _WithBuffers(torch.nn.Module):
@@ -284,7 +281,7 @@ def _tree(energy: TreeEnergy, clusters: Codes) -> torch.nn.Module:
     """Return a linear layer for the pairs of nodes, then a minimum over each path."""
     left = np.arange(0, energy.nodes.n_clusters, 2)
     return torch.nn.Sequential(
-        _distances(energy.nodes, left, left + 1), PathPooling([energy.tree.paths[c] for c in clusters])
+        _distances(energy.nodes, left, left + 1), PathPooling([energy.contest.paths[c] for c in clusters])
     )
 
 

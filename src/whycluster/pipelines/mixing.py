@@ -17,10 +17,9 @@ import numpy as np
 
 from whycluster.core.arrays import Codes, Floats
 from whycluster.core.energies.energy import Energy, Parts, carve
-from whycluster.core.energies.gaussian import DiagonalGaussianEnergy, GaussianEnergy
 from whycluster.core.energies.kernel import KernelEnergy
 from whycluster.core.energies.squared import SquaredEnergy
-from whycluster.core.energies.tree import TreeEnergy
+from whycluster.models.energies import DiagonalGaussianEnergy, GaussianEnergy, TreeEnergy
 from whycluster.pipelines.affine_map import AffineMap
 from whycluster.pipelines.wrapped_energy import WrappedEnergy
 
@@ -281,11 +280,11 @@ class MixedTreeEnergy(MixingEnergy):
 
     def prepare(self, means: Floats) -> None:
         """Compute g and v for each node, with v near the mean of the members below, and products of pairs."""
-        sizes = [self.sizes[under] for under in self.energy.tree.under]
+        sizes = [self.sizes[under] for under in self.energy.contest.under]
         starts = np.array(
             [
                 n @ means[under] / max(1, n.sum())
-                for n, under in zip(sizes, self.energy.tree.under, strict=True)
+                for n, under in zip(sizes, self.energy.contest.under, strict=True)
             ]
         )
         nodes = _Prototypes(self, self.energy.nodes, starts)

@@ -13,10 +13,9 @@ from pyspark.ml import Estimator, PipelineModel
 from pyspark.ml.clustering import BisectingKMeansModel, GaussianMixtureModel, KMeansModel
 
 from whycluster.core.arrays import Floats
-from whycluster.core.energies import GaussianEnergy, TreeEnergy
 from whycluster.core.errors import InvalidInputError, NotFittedError, UnsupportedModelError
-from whycluster.core.tree import Tree
 from whycluster.models.adapters.registry import adapt
+from whycluster.models.energies import GaussianEnergy, Tree, TreeEnergy
 from whycluster.models.nearest_centroid import nearest_centroid
 from whycluster.models.network import Network, TableNetwork
 from whycluster.pipelines.mllib import Source, StageGraph, check_stages

@@ -16,9 +16,9 @@ class WrappedEnergy(Energy):
 
     def __init__(self, energy: Energy) -> None:
         self.energy = energy
-        self.n_clusters, self.tree, self.stiffness = energy.n_clusters, energy.tree, energy.stiffness
+        self.n_clusters, self.contest, self.stiffness = energy.n_clusters, energy.contest, energy.stiffness
         self.gives_probabilities, self.adds_up = energy.gives_probabilities, energy.adds_up
-        self.title, self.unattributed = energy.title, energy.unattributed
+        self.title, self.distance, self.unattributed = energy.title, energy.distance, energy.unattributed
 
     def _inner_scratch(self, scratch: Floats) -> Floats:
         """Return a contiguous part of the scratch for the inner energy."""

@@ -1,37 +1,17 @@
-"""Energies: one file per family of clustering models.
+"""Energies: one file per family of models in the paper; `whycluster.models.energies` has the others.
 
 A model gives each point x one energy s_k(x) per cluster and assigns x to the cluster with the lowest energy.
 Each energy has a split over the features, e_k(x), that adds up to s_k(x), except for a part that belongs to
-no single feature, usually a constant per cluster. Most code needs nothing else. Only trees differ: they
-compare pairs of nodes instead of clusters.
+no single feature, usually a constant per cluster. Most code needs nothing else.
 
-Read `energy` (the interface) first, then `additive` (sums over the features), `squared` (k-means, with the
-features measured from midpoints or from 0), `gaussian` (mixtures), `linear` (soft heads, cosine), `kernel`
-(kernel k-means, noise), `student` (DEC) and `tree`.
+Read `energy` (the interface) first, then `additive` (sums over the features), `squared` (k-means), `kernel`
+(kernel k-means) and `linear` (soft heads).
 """
 
-from whycluster.core.energies.additive import AdditiveEnergy, ManhattanEnergy, MixedEnergy
+from whycluster.core.energies.additive import AdditiveEnergy
 from whycluster.core.energies.energy import Energy
-from whycluster.core.energies.gaussian import DiagonalGaussianEnergy, GaussianEnergy
-from whycluster.core.energies.kernel import FloorEnergy, KernelEnergy
-from whycluster.core.energies.linear import CosineEnergy, LinearEnergy
-from whycluster.core.energies.squared import SquaredEnergy, ZeroReferenceEnergy
-from whycluster.core.energies.student import StudentEnergy
-from whycluster.core.energies.tree import TreeEnergy
+from whycluster.core.energies.kernel import KernelEnergy
+from whycluster.core.energies.linear import LinearEnergy
+from whycluster.core.energies.squared import SquaredEnergy
 
-__all__ = [
-    "AdditiveEnergy",
-    "CosineEnergy",
-    "DiagonalGaussianEnergy",
-    "Energy",
-    "FloorEnergy",
-    "GaussianEnergy",
-    "KernelEnergy",
-    "LinearEnergy",
-    "ManhattanEnergy",
-    "MixedEnergy",
-    "SquaredEnergy",
-    "StudentEnergy",
-    "TreeEnergy",
-    "ZeroReferenceEnergy",
-]
+__all__ = ["AdditiveEnergy", "Energy", "KernelEnergy", "LinearEnergy", "SquaredEnergy"]

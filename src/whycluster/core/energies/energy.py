@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from whycluster.core.arrays import Codes, Floats
 from whycluster.core.compiled.loops import CompiledKMeans
-from whycluster.core.tree import Tree
+from whycluster.core.evidence import FLAT, Contest
 
 
 class Parts(NamedTuple):
@@ -38,6 +38,8 @@ class Energy(ABC):
     offset: Floats | None  # subtracted from every row first; None if nothing is subtracted
     scratch_width: int  # the workspace of the methods: ``scratch`` is (b, scratch_width)
     title = "a custom dissimilarity"  # the family of models, for reports
+    # "euclidean", "cosine" or "manhattan" if the nearest center wins by this distance, else None
+    distance: str | None = None
     gives_probabilities = False  # whether softmax(-s) are the cluster probabilities of the model
     stiffness: float | None = None  # the beta for which exp(-beta s) are densities or probabilities, or None
     adds_up: bool = True  # whether relevance sums to the evidence, that is, nothing is left over
@@ -45,7 +47,7 @@ class Energy(ABC):
     rounds = False  # whether `combine` may write float32; it still computes in float64
     takes_columns = False  # whether computing is equally fast on rows stored column by column
     needs_means = False  # whether its split depends on the cluster means; see `with_means`
-    tree: Tree | None = None  # the tree of clusters if `energies` compares pairs of its nodes, else None
+    contest: Contest = FLAT  # which clusters compete
     # (d,) which features are categorical, or None if all are numeric
     categorical: NDArray[np.bool_] | None = None
     compiled: CompiledKMeans | None = None  # loops for the same energies; see `loops` for their availability

@@ -21,7 +21,6 @@ from scipy.optimize import lsq_linear, nnls
 from whycluster.core.arrays import Codes, Floats
 from whycluster.core.energies import Energy
 from whycluster.core.errors import UnsupportedModelError
-from whycluster.core.evidence import compete
 from whycluster.data.arrays import evenly_spaced
 from whycluster.data.table import Table
 
@@ -36,7 +35,7 @@ class HalfSpaces(NamedTuple):
 
     h: Floats  # (J,) s_j - s_k
     slopes: Floats  # (J, D) their gradients
-    competitor: Codes  # (J,) j; in a tree, the first cluster on the other side of the turn
+    competitor: Codes  # (J,) j
     loses_ties: NDArray[np.bool_]  # (J,) whether k loses a tie
 
     @property
@@ -101,24 +100,17 @@ class HalfSpaceModel:
         out = np.empty((len(x), self.energy.n_clusters))
         with np.errstate(all="ignore"):
             self.energy.energies(x, out, np.empty((len(x), self.energy.scratch_width)))
-            return compete(out, self.energy.tree).cluster
+            return self.energy.contest.compete(out).cluster
 
     def strongest(self, x: Floats) -> tuple[int, int]:
         """Return the cluster that wins at x, (D,), and its strongest competitor."""
-        assignment = compete(self._energies(x[None]), self.linear.tree)
+        assignment = self.linear.contest.compete(self._energies(x[None]))
         return int(assignment.cluster[0]), int(assignment.competitor[0])
 
     def half_spaces(self, x: Floats, k: int) -> HalfSpaces:
         """Return the half-spaces of cluster k, seen from x, (D,)."""
-        s, tree = self._energies(x[None])[0], self.linear.tree
-        if tree is None:
-            competitor = np.delete(np.arange(len(s)), k)
-            h, loses_ties = s[competitor] - s[k], competitor < k
-        else:
-            path = tree.paths[k]
-            competitor = np.array([tree.under[turn.sibling][0] for turn in path])
-            h = np.array([turn.sign * s[turn.pair] for turn in path])
-            loses_ties = np.array([turn.sign < 0 for turn in path])
+        s = self._energies(x[None])[0]
+        h, competitor, loses_ties = self.linear.contest.boundaries(s, k)
         weights = np.zeros((len(competitor), len(s)))
         weights[np.arange(len(competitor)), competitor] = 1.0
         weights[:, k] = -1.0
@@ -145,7 +137,7 @@ class HalfSpaceModel:
     def evidence(self, x: Floats, k: int | None) -> Floats:
         """Return the least h of cluster k in each row of x, (n,); by default, of the row's own cluster."""
         cluster = None if k is None else np.full(len(x), k)
-        return compete(self._energies(x), self.linear.tree, cluster).evidence
+        return self.linear.contest.compete(self._energies(x), cluster).evidence
 
     def _energies(self, x: Floats) -> Floats:
         out = np.empty((len(x), self.linear.n_clusters))

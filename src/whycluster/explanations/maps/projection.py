@@ -7,8 +7,9 @@ from typing import NamedTuple
 import numpy as np
 
 from whycluster.core import outputs
-from whycluster.core.arrays import Floats, standardized
+from whycluster.core.arrays import Floats
 from whycluster.core.energies import Energy
+from whycluster.data.arrays import standardized
 from whycluster.data.table import Table
 
 _MOST_VALUES = 1 << 25  # 256 MB

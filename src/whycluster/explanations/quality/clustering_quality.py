@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from whycluster.core.arrays import Codes, Floats
-from whycluster.core.energies import CosineEnergy, ManhattanEnergy, SquaredEnergy, TreeEnergy
 from whycluster.core.errors import InvalidInputError
 from whycluster.data import display
 from whycluster.data.absent_table import AbsentTable
@@ -41,8 +40,6 @@ _DEVIATIONS = 1.5  # least difference in standard deviations
 _BEATS_CLEARLY = 0.1
 _STABLE = 0.75  # least adjusted Rand index of clear clusters
 
-_METRICS = {CosineEnergy.title: "cosine", ManhattanEnergy.title: "manhattan"}
-_ROUND = {SquaredEnergy.title, TreeEnergy.title, *_METRICS}  # models whose clusters are round
 _DESCRIPTIONS = {
     "normal": "normal data with the same covariance",
     "uniform": "uniform data with the same covariance",
@@ -189,7 +186,7 @@ def _draw(exp: BaseExplanation, rng: np.random.Generator) -> _Sample | str:
     present, group = np.unique(codes[chosen], return_inverse=True)
     if len(present) < 2:
         return "fewer than two clusters have rows in the sample"
-    metric = _METRICS.get(energy.title, "euclidean")
+    metric = energy.distance or "euclidean"
     return _Sample(rows, group, exp.labels[present], metric, _which_rows(n, len(kept), len(codes)))
 
 
@@ -237,7 +234,7 @@ def _measure(
         cluster_stability=per_cluster,
         not_measured={"stability": reason} if reason else {},
     )
-    is_round = exp.energy.title in _ROUND
+    is_round = exp.energy.distance is not None
     return replace(found, text=_describe(found, sample.note, bool(reason), is_round))
 
 

@@ -9,11 +9,11 @@ from kmodes.kmodes import KModes
 from kmodes.kprototypes import KPrototypes
 from kmodes.util.dissim import euclidean_dissim, matching_dissim, ng_dissim
 
-from whycluster.core.energies import MixedEnergy
 from whycluster.core.errors import UnsupportedModelError
 from whycluster.data.labels import BY_LABELS
 from whycluster.models.adapters.incomplete import AwaitingColumns
 from whycluster.models.adapters.registry import adapt, check_fitted
+from whycluster.models.energies import MixedEnergy
 from whycluster.models.network import Network, TableNetwork
 
 _MATCHING = (matching_dissim, ng_dissim)  # both dissimilarities give the same predictions

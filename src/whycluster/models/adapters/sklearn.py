@@ -18,18 +18,12 @@ from sklearn.cluster import (
 from sklearn.neighbors import NearestCentroid
 
 from whycluster.core.arrays import Floats
-from whycluster.core.energies import (
-    DiagonalGaussianEnergy,
-    Energy,
-    KernelEnergy,
-    SquaredEnergy,
-    TreeEnergy,
-)
+from whycluster.core.energies import Energy, KernelEnergy, SquaredEnergy
 from whycluster.core.errors import InvalidInputError, UnsupportedModelError
-from whycluster.core.tree import Tree
 from whycluster.data.labels import BY_LABELS
 from whycluster.models.adapters.incomplete import AwaitingColumns, OnlyLabels
 from whycluster.models.adapters.registry import adapt, check_fitted, names_of
+from whycluster.models.energies import DiagonalGaussianEnergy, Tree, TreeEnergy
 from whycluster.models.nearest_centroid import nearest_centroid
 from whycluster.models.network import Network, TableNetwork
 from whycluster.models.verification import verification_of

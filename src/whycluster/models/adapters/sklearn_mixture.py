@@ -9,9 +9,10 @@ from scipy.special import digamma
 from sklearn.mixture import BayesianGaussianMixture, GaussianMixture
 
 from whycluster.core.arrays import Codes, Floats
-from whycluster.core.energies import DiagonalGaussianEnergy, Energy, GaussianEnergy
+from whycluster.core.energies import Energy
 from whycluster.core.errors import InvalidInputError
 from whycluster.models.adapters.registry import adapt, check_fitted, names_of
+from whycluster.models.energies import DiagonalGaussianEnergy, GaussianEnergy
 from whycluster.models.network import Network, TableNetwork
 from whycluster.models.verification import verification_of
 

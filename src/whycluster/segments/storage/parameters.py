@@ -13,14 +13,21 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from whycluster.core.energies.additive import ManhattanEnergy, MixedEnergy
-from whycluster.core.energies.gaussian import DiagonalGaussianEnergy, GaussianEnergy
-from whycluster.core.energies.kernel import FloorEnergy, KernelEnergy
-from whycluster.core.energies.linear import CosineEnergy, LinearEnergy
-from whycluster.core.energies.squared import SquaredEnergy, ZeroReferenceEnergy
-from whycluster.core.energies.student import StudentEnergy
-from whycluster.core.energies.tree import TreeEnergy
-from whycluster.core.tree import Tree
+from whycluster.core.energies.kernel import KernelEnergy
+from whycluster.core.energies.linear import LinearEnergy
+from whycluster.core.energies.squared import SquaredEnergy
+from whycluster.models.energies import (
+    CosineEnergy,
+    DiagonalGaussianEnergy,
+    FloorEnergy,
+    GaussianEnergy,
+    ManhattanEnergy,
+    MixedEnergy,
+    StudentEnergy,
+    Tree,
+    TreeEnergy,
+    ZeroReferenceEnergy,
+)
 
 
 class Values(NamedTuple):
@@ -199,7 +206,7 @@ PARAMETERS: dict[type, ParameterSet] = {
         }
     ),
     TreeEnergy: ParameterSet(
-        {"tree": NestedParameter("tree", Tree), "centers": Parameter("nodes.prototypes", "Nd")}
+        {"tree": NestedParameter("contest", Tree), "centers": Parameter("nodes.prototypes", "Nd")}
     ),
     Tree: ParameterSet(
         {"below": Parameter("below", "N", "int64", ANY), "leaf": Parameter("leaf", "N", "int64", ANY)},

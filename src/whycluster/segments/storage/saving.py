@@ -288,7 +288,7 @@ def _take_query(stored: ArchiveReader, energy: Energy) -> dict[str, Any]:
         )
     prior = None
     if rule in WITH_PRIOR:
-        prior = Prior(_take(stored, "prior", "k", ["float64"]), energy.gives_probabilities, energy.tree)
+        prior = Prior(_take(stored, "prior", "k", ["float64"]), energy.gives_probabilities, energy.contest)
     return {"rule": rule, "beta": beta, "threshold": threshold, "prior": prior}
 
 

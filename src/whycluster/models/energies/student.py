@@ -7,9 +7,10 @@ import sys
 import numpy as np
 
 from whycluster.core.arrays import Codes, Floats
-from whycluster.core.energies.energy import Energy, carve
-from whycluster.core.energies.squared import SquaredEnergy
+from whycluster.core.energies import Energy, SquaredEnergy
+from whycluster.core.energies.energy import carve
 from whycluster.core.errors import InvalidInputError
+from whycluster.data.arrays import is_real
 
 
 class StudentEnergy(Energy):
@@ -38,8 +39,7 @@ class StudentEnergy(Energy):
     title = "nearest center under Student's t, as in DEC"
 
     def __init__(self, centers: Floats, alpha: float = 1.0) -> None:
-        real = isinstance(alpha, (int, float, np.integer, np.floating)) and not isinstance(alpha, bool)
-        if not real or not sys.float_info.min <= alpha <= sys.float_info.max:
+        if not is_real(alpha) or not sys.float_info.min <= alpha <= sys.float_info.max:
             raise InvalidInputError(
                 f"StudentEnergy: alpha must be a finite number above 0; got {alpha!r}. "
                 "In DEC and IDEC it is 1."

@@ -15,7 +15,8 @@ from sklearn.neighbors import NearestCentroid
 import whycluster as wc
 from tests.optional import optional
 from tests.reference import models, neon
-from whycluster.core.energies import GaussianEnergy, LinearEnergy
+from whycluster.core.energies import LinearEnergy
+from whycluster.models.energies import GaussianEnergy
 
 if TYPE_CHECKING:
     import kmedoids

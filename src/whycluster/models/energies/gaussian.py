@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from whycluster.core.arrays import Codes, Floats, standardized
-from whycluster.core.energies.additive import AdditiveEnergy
-from whycluster.core.energies.energy import Energy, Parts, carve
+from whycluster.core.arrays import Codes, Floats
+from whycluster.core.energies import AdditiveEnergy, Energy
+from whycluster.core.energies.energy import Parts, carve
+from whycluster.data.arrays import standardized
 
 
 class _MixtureEnergy(Energy):

@@ -14,23 +14,19 @@ from sklearn.mixture import GaussianMixture
 
 import whycluster as wc
 from tests.optional import optional
-from whycluster.core.energies import (
-    AdditiveEnergy,
+from whycluster.core.energies import AdditiveEnergy, Energy, KernelEnergy, LinearEnergy, SquaredEnergy
+from whycluster.models.energies import (
     CosineEnergy,
     DiagonalGaussianEnergy,
-    Energy,
     FloorEnergy,
     GaussianEnergy,
-    KernelEnergy,
-    LinearEnergy,
     ManhattanEnergy,
     MixedEnergy,
-    SquaredEnergy,
     StudentEnergy,
+    Tree,
     TreeEnergy,
     ZeroReferenceEnergy,
 )
-from whycluster.core.tree import Tree
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -182,7 +178,7 @@ def test_weights_may_be_any_that_sum_to_zero(kind: str) -> None:
     """Not only contrasts: the gradient of a weighted sum of energies is that of the gradients."""
     energy, X = ENERGIES[kind](0.0), rows()
     weights = normal(len(X), energy.n_clusters, seed=2)
-    if energy.tree is not None:  # a tree has one cluster against the others
+    if isinstance(energy.contest, Tree):  # a tree has one cluster against the others
         weights = np.abs(weights)
     weights[:, 2] -= weights.sum(axis=1)
     found, scratch = np.empty_like(X), np.full((len(X), energy.scratch_width), np.nan)
@@ -196,9 +192,9 @@ def _slowly(energy: Energy, X: Array, weights: Array, step: float = 1e-5) -> Arr
     def total(X: Array) -> Array:
         s, scratch = np.empty((len(X), energy.n_clusters)), np.empty((len(X), energy.scratch_width))
         energy.energies(X if energy.offset is None else X - energy.offset, s, scratch)
-        if energy.tree is None:
+        if not isinstance(energy.contest, Tree):
             return np.asarray((weights * s).sum(axis=1))
-        turns = [(turn, k) for turn in energy.tree.paths[2] for k in energy.tree.under[turn.sibling]]
+        turns = [(turn, k) for turn in energy.contest.paths[2] for k in energy.contest.under[turn.sibling]]
         return np.asarray(sum(weights[:, k] * turn.sign * s[:, turn.pair] for turn, k in turns))
 
     moves = step * np.eye(X.shape[1])

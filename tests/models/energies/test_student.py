@@ -12,7 +12,7 @@ from sklearn.cluster import KMeans
 import whycluster as wc
 from tests.optional import optional
 from tests.reference import models, neon
-from whycluster.core.energies import DiagonalGaussianEnergy, StudentEnergy
+from whycluster.models.energies import DiagonalGaussianEnergy, StudentEnergy
 from whycluster.pipelines.affine_map import AffineMap
 from whycluster.pipelines.mixing import through
 

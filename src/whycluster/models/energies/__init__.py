@@ -1,0 +1,33 @@
+"""Energies of models that are not in the paper; `whycluster.core.energies` has those that are.
+
+Modules, in reading order:
+
+- `dissimilarities`: sums over the features, such as Manhattan distances and mismatches of categories
+- `cosine`: spherical k-means
+- `gaussian`: Gaussian mixtures
+- `student`: soft assignments under Student's t-distribution, as in DEC
+- `noise`: a constant energy for rows that are far from all clusters
+- `zero_reference`: squared distances, with the features measured from 0
+- `tree`: trees of centroids, which compare pairs of nodes instead of clusters
+"""
+
+from whycluster.models.energies.cosine import CosineEnergy
+from whycluster.models.energies.dissimilarities import ManhattanEnergy, MixedEnergy
+from whycluster.models.energies.gaussian import DiagonalGaussianEnergy, GaussianEnergy
+from whycluster.models.energies.noise import FloorEnergy
+from whycluster.models.energies.student import StudentEnergy
+from whycluster.models.energies.tree import Tree, TreeEnergy
+from whycluster.models.energies.zero_reference import ZeroReferenceEnergy
+
+__all__ = [
+    "CosineEnergy",
+    "DiagonalGaussianEnergy",
+    "FloorEnergy",
+    "GaussianEnergy",
+    "ManhattanEnergy",
+    "MixedEnergy",
+    "StudentEnergy",
+    "Tree",
+    "TreeEnergy",
+    "ZeroReferenceEnergy",
+]
