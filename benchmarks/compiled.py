@@ -24,9 +24,10 @@ import whycluster as wc
 from benchmarks.measure import geometric_mean, side_by_side, write
 from benchmarks.speed import GRID, clustered
 from whycluster.core.arrays import Floats
-from whycluster.core.attribution import Workspace, run_rows
+from whycluster.core.attribution import run_rows
 from whycluster.core.compiled import loops
 from whycluster.core.energies import SquaredEnergy
+from whycluster.core.passes import Block, Workspace
 from whycluster.data.table import ArrayTable
 
 CELLS = [*GRID, (200_000, 50, 200)]
@@ -61,15 +62,15 @@ def explain(kernel: Any, whole: bool, model: Any, X: Floats) -> Result:
     steps = (_Whole if whole else _Around)(kernel, energy, X, result)
     means: dict[int, float] = {}
 
-    def first(space: Workspace, start: int, stop: int) -> None:
-        steps.forward(slice(start, stop), steps.room(space, start, stop))
-        means[start] = result.evidence[start:stop].sum() / len(X)
+    def first(block: Block) -> None:
+        steps.forward(block.rows, steps.room(block.space, block.start, block.stop))
+        means[block.start] = result.evidence[block.rows].sum() / len(X)
 
-    def second(space: Workspace, start: int, stop: int) -> None:
-        rows, h = slice(start, stop), steps.room(space, start, stop)
+    def second(block: Block) -> None:
+        h = steps.room(block.space, block.start, block.stop)
         if not steps.keeps_h:
-            steps.forward(rows, h)
-        steps.backward(rows, h, result.beta, space)
+            steps.forward(block.rows, h)
+        steps.backward(block.rows, h, result.beta, block.space)
 
     run_rows(first, energy, ArrayTable.of(X))
     result.beta = 1.0 / math.fsum(means.values())

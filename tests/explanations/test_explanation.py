@@ -22,10 +22,11 @@ import whycluster as wc
 from tests.optional import optional
 from tests.reference import neon
 from whycluster.core import outputs
-from whycluster.core.attribution import Attribution, CodedQuery
+from whycluster.core.attribution import CodedQuery, numpy_passes
+from whycluster.core.compiled.loops import Answer
 from whycluster.core.energies import SquaredEnergy
-from whycluster.core.evidence import Assignment
 from whycluster.data.table import ArrayTable
+from whycluster.explanations.stories import rivals
 
 if TYPE_CHECKING:
     import matplotlib as mpl
@@ -370,8 +371,8 @@ def test_the_contributions_of_all_competitors_add_up_to_the_relevance(
     total = np.zeros((4, 13))
     for k in range(4):
         weight = np.where(cluster == k, 0.0, weights[:, k])
-        weighted = outputs.Weighted(cluster, np.full(len(exp), k), weight, cluster)
-        total += outputs.contributions(energy, exp.table, weighted, 4)
+        weighted = rivals.Weighted(cluster, np.full(len(exp), k), weight, cluster)
+        total += rivals.contributions(energy, exp.table, weighted, 4)
     expected = [exp.relevance[cluster == k].sum(axis=0) for k in range(4)]
     np.testing.assert_allclose(total, expected, rtol=1e-6, atol=1e-6 * np.abs(expected).max())
     shares = np.where(np.arange(4) == cluster[:, None], 0.0, exp.competition)
@@ -648,11 +649,11 @@ def test_a_question_is_not_written_over() -> None:
         assert asked is not None
         assert not asked.flags.writeable
     assert codes.flags.writeable  # it is only looked at
-    found = Attribution.empty(rows, question)
-    found.store(Assignment(np.array([7, 7]), np.array([7, 7]), np.array([1.0, 2.0])), 0, 2)
+    passes = numpy_passes(SquaredEnergy(np.array([[0.0], [4.0]])), rows, question)
+    found = passes.answer(Answer.RELEVANCE, question.sharing, np.empty((2, 1)))
     assert found.cluster.tolist() == codes.tolist() == [0, 1]
     assert found.competitor.tolist() == [1, 0]
-    assert found.evidence.tolist() == [1.0, 2.0]
+    assert found.evidence.tolist() == [16.0, -16.0]
 
 
 @pytest.mark.parametrize("labels", [["b" * 60 + "1", "b" * 60 + "2"], ["1" * 41, "1" * 42]])

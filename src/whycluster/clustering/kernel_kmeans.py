@@ -16,9 +16,10 @@ from whycluster.clustering.kernel_passes import energies_of_every_cluster
 from whycluster.clustering.validation import check_rows
 from whycluster.core import outputs
 from whycluster.core.arrays import Codes, Floats
-from whycluster.core.attribution import Workspace, run_rows
+from whycluster.core.attribution import run_rows
 from whycluster.core.energies import KernelEnergy, SquaredEnergy
 from whycluster.core.errors import InvalidInputError
+from whycluster.core.passes import Block
 from whycluster.data.arrays import is_real
 from whycluster.data.labels import read_labels
 from whycluster.data.table import ArrayTable
@@ -217,22 +218,20 @@ def _assign_rows(rows: Floats, support: _Support) -> tuple[Codes, Floats, _Sums]
     labels, least = np.empty(len(rows), np.intp), np.empty(len(rows))
     parts: dict[int, _Sums] = {}
 
-    def work(space: Workspace, start: int, stop: int) -> None:
-        n_rows = stop - start
-        x = table.read(start, stop, energy.offset, space.x[:n_rows])
-        s = space.h[:n_rows]
-        energy.energies(x, s, space.scratch[:n_rows])
-        labels[start:stop] = own = s.argmin(axis=1)
-        squares = energy.left_out(x, space.relevance[:n_rows])
-        least[start:stop] = s[np.arange(n_rows), own] + squares
-        raw = rows[start:stop]
+    def work(block: Block) -> None:
+        x, s = block.x, block.h
+        energy.energies(x, s, block.scratch)
+        labels[block.rows] = own = s.argmin(axis=1)
+        squares = energy.left_out(x, block.relevance)
+        least[block.rows] = s[np.arange(block.n_rows), own] + squares
+        raw = rows[block.rows]
         sums = _Sums(np.zeros(n_units), np.zeros((n_units, rows.shape[1])))
-        sums.squares, sums.inertia = float(np.einsum("bd,bd->", raw, raw)), float(least[start:stop].sum())
+        sums.squares, sums.inertia = float(np.einsum("bd,bd->", raw, raw)), float(least[block.rows].sum())
         for k in np.unique(own):  # a row only moves the support vectors of its own cluster
             members, part = np.flatnonzero(own == k), energy.clusters[k]
             q = energy.shares(x[members], int(k))
             sums.weight[part], sums.total[part] = q.sum(axis=1), q @ raw[members]
-        parts[start] = sums
+        parts[block.start] = sums
 
     run_rows(work, energy, table)
     first, *others = (parts[start] for start in sorted(parts))  # in order, so that results are reproducible

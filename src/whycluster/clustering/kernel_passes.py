@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from whycluster.core.arrays import Codes, Floats
-from whycluster.core.attribution import Workspace, read, read_energies, run_rows
+from whycluster.core.attribution import run_rows
 from whycluster.core.energies import KernelEnergy
+from whycluster.core.passes import Block
 from whycluster.core.rows import Rows
 
 
@@ -14,10 +15,10 @@ def energies_of_every_cluster(energy: KernelEnergy, rows: Rows) -> Floats:
     """Return s_k for every cluster k, (n, K), including the term that all clusters share."""
     result = np.empty((rows.n_rows, energy.n_clusters))
 
-    def work(space: Workspace, start: int, stop: int) -> None:
-        block = result[start:stop]
-        x = read_energies(energy, rows, space, start, stop, block)
-        block += energy.left_out(x, space.relevance[: stop - start])[:, None]
+    def work(block: Block) -> None:
+        block.h = result[block.rows]
+        block.write_energies()
+        block.h += energy.left_out(block.x, block.relevance)[:, None]
 
     run_rows(work, energy, rows)
     return result
@@ -27,16 +28,13 @@ def mean_split(energy: KernelEnergy, rows: Rows, cluster: Codes) -> Floats:
     """Return how the energy of a row in its given cluster splits over the features, (d,), on average."""
     sums: dict[int, Floats] = {}
 
-    def work(space: Workspace, start: int, stop: int) -> None:
-        n_rows = stop - start
-        x = read(energy, rows, space, start, stop)
-        weights, split = space.weights[:n_rows], space.relevance[:n_rows]
-        weights[...] = 0.0
-        weights[np.arange(n_rows), cluster[start:stop]] = 1.0
-        energy.combine(x, weights, split, space.scratch[:n_rows])
-        sums[start] = split.sum(axis=0)
-        energy.left_out(x, split)
-        sums[start] += split.sum(axis=0)
+    def work(block: Block) -> None:
+        block.weights[...] = 0.0
+        block.weights[np.arange(block.n_rows), cluster[block.rows]] = 1.0
+        energy.combine(block.x, block.weights, block.relevance, block.scratch)
+        sums[block.start] = block.relevance.sum(axis=0)
+        energy.left_out(block.x, block.relevance)
+        sums[block.start] += block.relevance.sum(axis=0)
 
     run_rows(work, energy, rows)
     return np.asarray(np.sum([sums[start] for start in sorted(sums)], axis=0) / rows.n_rows)

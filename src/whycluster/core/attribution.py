@@ -1,10 +1,8 @@
 """Attribution: from the rows to the relevance of every feature.
 
-Clusters are codes 0..K-1 here. Rows are read block by block. Only the sequential rule allocates an array of
-shape (rows, clusters, features), for a few rows at a time. Start reading at `attribute`. For k-means,
+Clusters are codes 0..K-1 here. Rows are read block by block. Start reading at `attribute`. For k-means,
 `whycluster.core.compiled` does all the work in compiled loops, except for the sequential rule and thresholds.
-This module implements the same steps in NumPy, for every energy and every query.
-``tests/core/test_compiled.py`` checks that the two agree.
+`whycluster.core.passes` implements the same steps in NumPy, for every energy and every query.
 """
 
 from __future__ import annotations
@@ -14,31 +12,19 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from whycluster.core import blocks
 from whycluster.core.arrays import Codes, Floats
-from whycluster.core.blocks import EvidenceView, InOrder, OutOfRangeError, Work, check_finite, check_rounded
+from whycluster.core.blocks import OutOfRangeError
 from whycluster.core.compiled.loops import Answer, CompiledPasses
 from whycluster.core.energies import Energy
 from whycluster.core.errors import InvalidInputError
-from whycluster.core.evidence import Assignment, Contest, absolute
+from whycluster.core.passes import Given, NumpyPasses, Work, run_blocks
 from whycluster.core.rows import Rows
-from whycluster.core.rules import (
-    CONTRAST,
-    SEQUENTIAL,
-    SOFT,
-    STIFFER,
-    WITH_PRIOR,
-    Prior,
-    Sharing,
-    weigh,
-)
-from whycluster.core.sequential import blend_block
+from whycluster.core.rules import CONTRAST, SEQUENTIAL, STIFFER, WITH_PRIOR, Prior, Sharing
 
 # Chosen by measurement: smaller blocks take more time in Python, and larger blocks do not fit in the cache.
 _THREAD_BYTES = 8 << 20
@@ -96,13 +82,6 @@ class CodedQuery:
             competitor=None if competitor is None else _per_row(competitor, rows, "against"),
         )
 
-    def assign(self, h: Floats, contest: Contest, start: int, stop: int) -> Assignment:
-        """Turn the energies of rows start..stop into h, in place, and return the assignment of these rows."""
-        cluster = None if self.cluster is None else self.cluster[start:stop]
-        competitor = None if self.competitor is None else self.competitor[start:stop]
-        found = contest.compete(h, cluster, competitor)
-        return found if self.threshold is None else absolute(h, found, self.threshold)
-
 
 def _per_row(codes: Codes, rows: Rows, name: str) -> Codes:
     if codes.shape not in ((), (rows.n_rows,)):
@@ -123,33 +102,6 @@ class Attribution:
     evidence: NDArray[Any]
     beta: float | None = None
     prior: Prior | None = None
-
-    @classmethod
-    def empty(
-        cls, rows: Rows, query: CodedQuery, width: int | None = None, by_columns: bool = False
-    ) -> Attribution:
-        """Return arrays to be filled, in the dtype of the rows; codes given by the query are already set.
-
-        ``width`` is the number of relevance scores per row, by default one per feature.
-        """
-        n, width = rows.n_rows, rows.n_features if width is None else width
-        return cls(
-            relevance=np.empty((n, width), rows.dtype, "F" if by_columns else "C"),
-            cluster=np.empty(n, np.intp) if query.cluster is None else query.cluster,
-            competitor=np.empty(n, np.intp) if query.competitor is None else query.competitor,
-            evidence=np.empty(n, rows.dtype),
-        )
-
-    def store(self, assignment: Assignment, start: int, stop: int) -> None:
-        """Store the assignment of rows start..stop, except for codes given by the query."""
-        for values, block in zip((self.cluster, self.competitor, self.evidence), assignment, strict=True):
-            if values.flags.writeable:
-                values[start:stop] = block
-
-    def stored(self, start: int, stop: int) -> Assignment:
-        """Return the stored assignment of rows start..stop."""
-        rows = slice(start, stop)
-        return Assignment(self.cluster[rows], self.competitor[rows], self.evidence[rows])
 
 
 @dataclass(frozen=True)
@@ -186,8 +138,9 @@ class Population:
         )
 
 
-Background: TypeAlias = Rows | CompiledPasses | Population
-"""The rows to measure, compiled passes over them, or a finished measurement."""
+Passes: TypeAlias = CompiledPasses | NumpyPasses
+Background: TypeAlias = Rows | Passes | Population
+"""The rows to measure, passes over them, or a finished measurement."""
 
 
 def attribute(
@@ -197,15 +150,15 @@ def attribute(
 
     Unknown quantities are measured first, on ``background`` or, by default, on the rows themselves.
     """
-    query, size = query.for_rows(rows), block_rows(energy, rows)
-    loops = energy.compiled if query.rule not in (SEQUENTIAL, SOFT) else None
-    if loops is None or not loops.is_available:
-        return _attribute(energy, rows, query, background)
-    passes = CompiledPasses(loops, rows, size, query.cluster, query.competitor)
-    relevance = np.empty((rows.n_rows, rows.n_features), rows.dtype, "F" if rows.by_columns else "C")
+    query, by_columns = query.for_rows(rows), rows.by_columns and energy.takes_columns
+    relevance = np.empty((rows.n_rows, rows.n_features), rows.dtype, "F" if by_columns else "C")
+    passes = passes_over(energy, rows, query, relevance)
     if background is None:
-        background = rows if passes.given else passes
+        background = passes if query.cluster is None and query.competitor is None else rows
     try:
+        if isinstance(passes, NumpyPasses) and energy.needs_means:
+            background = population(energy, background)
+            passes.energy = energy.with_means(*background.members)
         query = measured(query, energy, background)
         found = passes.answer(Answer.RELEVANCE, Sharing(query.rule, query.beta, query.prior), relevance)
     except OutOfRangeError:
@@ -213,100 +166,39 @@ def attribute(
     return Attribution(relevance, *found, query.beta, query.prior)
 
 
-def _attribute(energy: Energy, rows: Rows, query: CodedQuery, background: Background | None) -> Attribution:
-    """Implement `attribute` in NumPy: measure the rows, then explain them block by block."""
-    result = Attribution.empty(rows, query, by_columns=rows.by_columns and energy.takes_columns)
-    view = None
-    if query.needs_population(energy) or energy.needs_means:
-        asks_all = query.cluster is None and query.rule != CONTRAST and query.threshold is None
-        if background is None and asks_all:
-            view = EvidenceView.of(result.relevance, energy.n_clusters)
-        keep = None if view is None else Kept(result, view)
-        found = population(energy, rows if background is None else background, keep)
-        query = measured(query, energy, found)
-        if energy.needs_means:
-            energy = energy.with_means(*found.members)
-    query = completed(query, energy)
-    run_rows(_explain_block(energy, rows, query, result, view), energy, rows)
-    return replace(result, beta=query.beta, prior=query.prior)
+def passes_over(
+    energy: Energy, rows: Rows, query: CodedQuery | None = None, relevance: NDArray[Any] | None = None
+) -> Passes:
+    """Return compiled passes over the rows if there are any for this query, or else NumPy's.
+
+    ``relevance`` is the array for the result if the passes are to compute the relevance.
+    """
+    query = query or CodedQuery()
+    is_sequential = relevance is not None and query.rule == SEQUENTIAL
+    loops = energy.compiled if query.threshold is None and not is_sequential else None
+    if loops is None or not loops.is_available:
+        return numpy_passes(energy, rows, query, relevance)
+    return CompiledPasses(loops, rows, block_rows(energy, rows), query.cluster, query.competitor)
 
 
-def _explain_block(
-    energy: Energy, rows: Rows, query: CodedQuery, result: Attribution, view: EvidenceView | None
-) -> Work[Workspace]:
-    """Return the function that explains a block; if ``view`` is given, it already holds the h of all rows."""
-    rounded = result.relevance.dtype != np.float64
-    separate = rounded and not (energy.rounds and query.rule != SEQUENTIAL)
-
-    def work(space: Workspace, start: int, stop: int) -> None:
-        n_rows = stop - start
-        if view is not None:
-            x, h = read(energy, rows, space, start, stop), view.rows(start, stop)
-            assignment = result.stored(start, stop)
-            if rounded:
-                assignment = assignment._replace(evidence=h[np.arange(n_rows), assignment.competitor])
-        else:
-            h = space.h[:n_rows]
-            x = read_energies(energy, rows, space, start, stop, h)
-            assignment = _checked(query.assign(h, energy.contest, start, stop))
-            result.store(assignment, start, stop)
-        weights, scratch = space.weights[:n_rows], space.scratch[:n_rows]
-        weigh(h, assignment, query.sharing, weights)
-        block = result.relevance[start:stop]
-        out = space.relevance[:n_rows] if separate else block
-        energy.combine(x, weights, out, scratch)
-        if query.rule == SEQUENTIAL:
-            assert query.beta is not None
-            assert query.prior is not None
-            blend_block(energy, x, assignment, query.prior, query.beta, out, scratch)
-        if separate:
-            block[...] = out  # terms of opposite sign were added in float64; only the sum is rounded
-        if rounded:
-            check_rounded(block, assignment.evidence)
-
-    return work
+def numpy_passes(
+    energy: Energy, rows: Rows, query: CodedQuery, relevance: NDArray[Any] | None = None
+) -> NumpyPasses:
+    """Return NumPy's passes over the rows, which may keep h in ``relevance`` until they overwrite it."""
+    given = Given(query.cluster, query.competitor, query.threshold)
+    return NumpyPasses(energy, rows, block_rows(energy, rows), given, relevance)
 
 
-class Kept(NamedTuple):
-    """Results of the first pass that the second pass needs, kept in the arrays that the second pass fills."""
-
-    assignment: Attribution
-    h: EvidenceView
-
-
-def population(energy: Energy, rows: Background, keep: Kept | None = None) -> Population:
-    """Measure all rows; if ``keep`` is given, also store the assignment and h of each row in it."""
+def population(energy: Energy, rows: Background) -> Population:
+    """Measure all rows."""
     if isinstance(rows, Population):
         return rows
-    if isinstance(rows, CompiledPasses):
-        mean, sizes = rows.measure()
-        return Population(mean, sizes, np.zeros((energy.n_clusters, 0)))
-    loops = energy.loops if keep is None else None
-    if loops is None:
-        return _population(energy, rows, keep)
-    with explaining_why_out_of_range(rows):
-        return population(energy, CompiledPasses(loops, rows, block_rows(energy, rows)))
-
-
-def _population(energy: Energy, rows: Rows, keep: Kept | None) -> Population:
-    means: dict[int, float] = {}
-    sizes = InOrder(np.zeros(energy.n_clusters, np.intp))
-    sums = InOrder(np.zeros((energy.n_clusters, energy.n_inputs if energy.needs_means else 0)))
-
-    def work(space: Workspace, start: int, stop: int) -> None:
-        h = space.h[: stop - start] if keep is None else keep.h.rows(start, stop)
-        x = read_energies(energy, rows, space, start, stop, h)
-        assignment = _checked(energy.contest.compete(h))
-        means[start] = float((assignment.evidence / rows.n_rows).sum())
-        sizes.add(start, stop, np.bincount(assignment.cluster, minlength=energy.n_clusters))
-        if energy.needs_means:
-            sums.add(start, stop, _sums(x, assignment.cluster, energy.n_clusters))
-        if keep is not None:
-            keep.assignment.store(assignment, start, stop)
-
-    run_rows(work, energy, rows)
-    (_, size), (_, total) = sizes.so_far, sums.so_far
-    return Population(math.fsum(means.values()), size, total / np.maximum(size, 1)[:, None])
+    if isinstance(rows, Rows):
+        with explaining_why_out_of_range(rows):
+            return population(energy, passes_over(energy, rows))
+    mean, sizes = rows.measure()
+    means = rows.means if isinstance(rows, NumpyPasses) else np.zeros((energy.n_clusters, 0))
+    return Population(mean, sizes, means)
 
 
 def measured(query: CodedQuery, energy: Energy, rows: Background) -> CodedQuery:
@@ -331,32 +223,6 @@ def completed(query: CodedQuery, energy: Energy) -> CodedQuery:
     return replace(query, beta=query.known_beta(energy), prior=Prior(energy.parts.log_weight, True))
 
 
-def _sums(x: Floats, cluster: Codes, n_clusters: int) -> Floats:
-    """Return the sum of the rows of each cluster, (K, d)."""
-    member = np.zeros((n_clusters, len(x)))
-    member[cluster, np.arange(len(x))] = 1.0
-    return member @ x
-
-
-def _checked(assignment: Assignment) -> Assignment:
-    if not np.isfinite(assignment.evidence).all():  # the difference of two energies may overflow
-        raise OutOfRangeError
-    return assignment
-
-
-class Workspace:
-    """The work arrays of one thread, for blocks of up to ``n_rows`` rows, stored by rows or by columns."""
-
-    def __init__(self, energy: Energy, n_rows: int, by_columns: bool = False) -> None:
-        d, n_clusters = energy.n_features, energy.n_clusters
-        order: Literal["C", "F"] = "F" if by_columns else "C"
-        self.x = np.empty((n_rows, energy.n_inputs), order=order)
-        self.relevance = np.empty((n_rows, d), order=order)
-        self.scratch = np.empty((n_rows, energy.scratch_width), order=order)
-        self.h = blocks.per_cluster(np.empty(n_rows * n_clusters), n_rows, n_clusters)
-        self.weights = np.empty_like(self.h)
-
-
 def block_rows(energy: Energy, rows: Rows) -> int:
     """Return the number of rows in a block.
 
@@ -367,12 +233,10 @@ def block_rows(energy: Energy, rows: Rows) -> int:
     return max(1, min(rows.most_rows, room // row_bytes))
 
 
-def run_rows(work: Work[Workspace], energy: Energy, rows: Rows) -> None:
+def run_rows(work: Work, energy: Energy, rows: Rows) -> None:
     """Call ``work`` for every block of rows; if a result is not finite, raise an error with the reason."""
-    size = block_rows(energy, rows)
-    space = partial(Workspace, energy, min(size, rows.n_rows), rows.by_columns and energy.takes_columns)
     with explaining_why_out_of_range(rows):
-        blocks.run(work, space, rows.n_rows, size)
+        run_blocks(work, energy, rows, block_rows(energy, rows))
 
 
 @contextmanager
@@ -382,16 +246,3 @@ def explaining_why_out_of_range(rows: Rows) -> Iterator[None]:
         yield
     except OutOfRangeError:
         raise InvalidInputError(rows.why_out_of_range()) from None
-
-
-def read(energy: Energy, rows: Rows, space: Workspace, start: int, stop: int) -> Floats:
-    """Return rows start..stop in the form that the energy expects."""
-    return rows.inputs(start, stop, energy.offset, space.x[: stop - start])
-
-
-def read_energies(energy: Energy, rows: Rows, space: Workspace, start: int, stop: int, out: Floats) -> Floats:
-    """Write the energies of rows start..stop into ``out``, (b, K), and return the rows."""
-    x = read(energy, rows, space, start, stop)
-    energy.energies(x, out, space.scratch[: stop - start])
-    check_finite(out)
-    return x

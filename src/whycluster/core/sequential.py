@@ -24,7 +24,7 @@ from whycluster.core.arrays import Codes, Floats
 from whycluster.core.compiled.gains import CompiledGains
 from whycluster.core.energies import Energy
 from whycluster.core.evidence import Assignment
-from whycluster.core.rules import Prior
+from whycluster.core.rules import Prior, Sharing
 
 _BLEND = 2.0 / 3.0  # eta; tuned on half of the data sets of ``benchmarks.rules``
 # The largest ratio of a row's total |relevance| from gains to its total under the path rule. From half of
@@ -37,16 +37,12 @@ _HARD = 1e6  # nats; larger values make no difference
 
 
 def blend_block(
-    energy: Energy,
-    x: Floats,
-    assignment: Assignment,
-    prior: Prior,
-    beta: float,
-    relevance: Floats,
-    scratch: Floats,
+    energy: Energy, x: Floats, assignment: Assignment, sharing: Sharing, relevance: Floats, scratch: Floats
 ) -> None:
     """Blend the gains into the relevance of the path rule, (b, d), in all rows with positive evidence."""
-    gains, evidence = _Gains(energy, prior, beta), assignment.evidence
+    assert sharing.beta is not None
+    assert sharing.prior is not None
+    gains, evidence = _Gains(energy, sharing.prior, sharing.beta), assignment.evidence
     size = max(1, _TERMS_BYTES // (8 * energy.n_features))
     for start in range(0, len(x), size):
         rows = slice(start, start + size)

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from whycluster.core.attribution import CodedQuery, Workspace, read_energies, run_rows
+from whycluster.core.attribution import CodedQuery, explaining_why_out_of_range, numpy_passes
 from whycluster.core.energies import Energy
+from whycluster.core.passes import Block
 from whycluster.core.rows import Rows
 
 
@@ -18,16 +19,17 @@ def is_unchanged(energy: Energy, rows: Rows, query: CodedQuery, evidence: NDArra
     Equality is approximate, because the terms of a row may be summed in a different order than before, and
     because evidence is rounded to its dtype.
     """
-    differs: list[int] = []
+    passes, differs = numpy_passes(energy, rows, query), list[int]()
 
-    def work(space: Workspace, start: int, stop: int) -> None:
-        h = space.h[: stop - start]
-        x = read_energies(energy, rows, space, start, stop, h)
+    def work(block: Block) -> None:
+        block.write_energies()
+        h, x = block.h, block.x
         rounding = 1e-9 * np.maximum(h.max(axis=1), -h.min(axis=1)) + 1e-14 * np.einsum("bd,bd->b", x, x)
-        now, then = query.assign(h, energy.contest, start, stop).evidence, evidence[start:stop]
+        now, then = passes.compete(block).evidence, evidence[block.rows]
         rounding += 100 * np.finfo(then.dtype).eps * np.abs(then)
         if (np.abs(now - then) > rounding).any():
-            differs.append(start)
+            differs.append(block.start)
 
-    run_rows(work, energy, rows)
+    with explaining_why_out_of_range(rows):
+        passes.run(work)
     return not differs

@@ -18,11 +18,19 @@ import numpy as np
 from scipy import sparse
 from sklearn.feature_extraction.text import HashingVectorizer
 
-from whycluster.core import outputs
 from whycluster.core.arrays import Codes, Floats
-from whycluster.core.attribution import Attribution, Background, CodedQuery
+from whycluster.core.attribution import (
+    Attribution,
+    Background,
+    CodedQuery,
+    explaining_why_out_of_range,
+    measured,
+    numpy_passes,
+)
+from whycluster.core.blocks import check_finite
 from whycluster.core.energies import Energy
 from whycluster.core.errors import InvalidInputError, UnsupportedModelError
+from whycluster.core.passes import Block
 from whycluster.core.rules import RULES, SEQUENTIAL
 from whycluster.data.arrays import is_sparse
 from whycluster.models.adapters.registry import check_fitted, names_of
@@ -152,12 +160,22 @@ def relevance_of_words(
     parts: dict[int, WordTable] = {}
     vectors, cached = TermVectors.of(vectorization.form.matrix), vectorization.with_cache()
 
-    def receive(start: int, stop: int, gradient: Floats, total: Floats) -> None:
-        with table.naming_documents(start, stop):
-            parts[start] = _relevance_in_block(cached, vectors, table, slice(start, stop), gradient, total)
+    def work(block: Block) -> None:
+        gradient = block.relevance
+        energy.combine(block.x, block.weights, gradient, block.scratch)
+        total = gradient.sum(axis=1)
+        energy.differentiate(block.x, block.weights, gradient, block.scratch)
+        check_finite(gradient)
+        check_finite(total)
+        with table.naming_documents(block.start, block.stop):
+            parts[block.start] = _relevance_in_block(cached, vectors, table, block.rows, gradient, total)
 
-    found = outputs.propagate_gradient(energy, replace(table, encoder=cached), query, background, receive)
-    return found, WordTable.join(parts)
+    rows = replace(table, encoder=cached)
+    query = measured(query.for_rows(rows), energy, rows if background is None else background)
+    with explaining_why_out_of_range(rows):
+        found = numpy_passes(energy, rows, query).each_weighted(query.sharing, work)
+    nothing = np.empty((rows.n_rows, 0), rows.dtype)
+    return Attribution(nothing, *found, query.beta, query.prior), WordTable.join(parts)
 
 
 def _relevance_in_block(

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
 from whycluster.core import outputs
 from whycluster.core.arrays import Codes, Floats
-from whycluster.core.outputs import Weighted
+from whycluster.core.attribution import run_rows
+from whycluster.core.blocks import InOrder
+from whycluster.core.energies import Energy
+from whycluster.core.passes import Block
+from whycluster.core.rows import Rows
 from whycluster.explanations.base import BaseExplanation
 from whycluster.explanations.stories.member_sample import MemberSample
 from whycluster.explanations.summaries.comparisons import Clusters, TopRivals
@@ -40,11 +46,38 @@ def rivals_by_relevance(
     rivals, weight = _candidates(sample, codes, group, relevance.shape[1])
     for others, weights in zip(rivals.T, weight.T, strict=True):
         weighted = Weighted(sample.cluster, others[group], weights, group)
-        found = outputs.contributions(energy, sample.table, weighted, len(codes))
+        found = contributions(energy, sample.table, weighted, len(codes))
         rival = place[others]
         is_comparable = (rival >= 0)[:, None] & is_known[rival]
         top.add(sign * found, np.where(is_comparable, rival[:, None], -1))
     return top.rivals()
+
+
+class Weighted(NamedTuple):
+    """Rows with one weighted competitor each, as arrays of shape (n,); see `contributions`."""
+
+    cluster: Codes
+    competitor: Codes
+    weight: NDArray[Any]
+    group: Codes
+
+
+def contributions(energy: Energy, rows: Rows, weighted: Weighted, n_groups: int) -> Floats:
+    """Return the sum of a_k (e_k - e_c) over the rows of each group, (G, d), for one competitor k per row."""
+    sums = InOrder(np.zeros((n_groups, energy.n_features)))
+
+    def work(block: Block) -> None:
+        total, each_row = np.zeros((n_groups, energy.n_features)), np.arange(block.n_rows)
+        cluster, competitor, weight, group = (each[block.rows] for each in weighted)
+        block.weights[...] = 0.0
+        block.weights[each_row, competitor] = weight
+        block.weights[each_row, cluster] = -weight
+        energy.combine(block.x, block.weights, block.relevance, block.scratch)
+        np.add.at(total, group, block.relevance)
+        sums.add(block.start, block.stop, total)
+
+    run_rows(work, energy, rows)
+    return sums.so_far[1]
 
 
 def _candidates(sample: MemberSample, codes: Codes, group: Codes, d: int) -> tuple[Codes, Floats]:
