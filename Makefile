@@ -53,12 +53,12 @@ define with_floors
 endef
 
 .PHONY: demo test test-fast checks faults fuzz fuzz-guided test-bio test-spark test-oldest test-floors test-matrix test-python $(OLDEST_KINDS:%=test-floors-%) \
-	environments bench bench-zennit browser compiler golden clean
+	environments bench bench-zennit browser compiler postgres golden clean
 
 demo: $(DEMO)/installed
 	$(DEMO)/bin/whycluster demo
 
-test: browser compiler
+test: browser compiler postgres
 	$(MAKE) -j3 environments
 	$(MAKE) checks
 	$(TEST)/bin/pytest -n 2 --dist loadfile --no-skips
@@ -144,6 +144,7 @@ bench: $(TEST)/installed $(SPARK)/installed
 	$(TEST)/bin/python -m benchmarks.load
 	$(TEST)/bin/python -m benchmarks.durable
 	$(TEST)/bin/python -m benchmarks.statements --data $(DATA)
+	$(TEST)/bin/python -m benchmarks.sql --data $(DATA)
 	$(TEST)/bin/python -m benchmarks.lrp --data $(DATA)
 	$(TEST)/bin/python -m benchmarks.text
 	$(TEST)/bin/pip install --quiet --constraint constraints.txt --editable '.[bench]'
@@ -189,6 +190,12 @@ compiler:
 		$(INSTALL) gcc libc6-dev gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user > /dev/null; \
 		else echo 'There is no C compiler, cross-compiler or emulator of aarch64, and no permission to install them:' \
 			'tests of the compiled loops will fail.'; fi
+
+# Queries are tested in Debian's PostgreSQL, which the tests start in a temporary folder. Without it, these tests fail.
+postgres:
+	@ls /usr/lib/postgresql/*/bin/initdb > /dev/null 2>&1 || command -v initdb > /dev/null || if [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null; then \
+		$(INSTALL) --no-install-recommends postgresql > /dev/null; \
+		else echo 'There is no PostgreSQL, and no permission to install it: tests of SQL will fail.'; fi
 
 # anndata needs an older pandas than the other tests, so it has a separate environment.
 $(BIO)/installed: pyproject.toml $(LOOPS) constraints-bio.txt

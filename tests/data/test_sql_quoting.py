@@ -73,7 +73,9 @@ def test_dates_with_a_zone_are_written_in_utc() -> None:
 
 def test_spark_has_its_own_marks() -> None:
     assert quote_name("a`b", "spark", "f") == "`a``b`"
-    assert quote_value("it's \\", "spark", "f") == "'it\\'s \\\\'"
+    assert quote_value("it's \\", "spark", "f") == "CAST(X'69742773205C' AS STRING)"
+    assert quote_value("${x}", "spark", "f") == "CAST(X'247B787D' AS STRING)"
+    assert quote_value("Zürich, 1-2", "spark", "f") == "'Zürich, 1-2'"
     assert quote_value(0.5, "spark", "f") == "0.5e0"
     assert quote_value(-math.inf, "spark", "f") == "CAST('-Infinity' AS DOUBLE)"
 

@@ -32,7 +32,7 @@ from whycluster.data.iso_dates import parse_date
 from whycluster.data.missing import is_missing
 
 _WHEN_FITTED = "when the pipeline was fitted."
-_LARGEST = 1e150  # squares of larger numbers overflow
+LARGEST = 1e150  # squares of larger numbers overflow
 _MICROSECONDS_PER_DAY = 86_400e6
 _MANY_COLUMNS = 64  # wider frames are read at once if possible
 
@@ -128,7 +128,7 @@ def numbers_at_once(X: Any) -> Floats | None:
         numbers = native.to_numpy(dtype=np.float64)
     else:
         return None
-    return numbers if (np.abs(numbers[~np.isnan(numbers)]) <= _LARGEST).all() else None
+    return numbers if (np.abs(numbers[~np.isnan(numbers)]) <= LARGEST).all() else None
 
 
 def days_at_once(X: Any) -> Floats | None:
@@ -167,10 +167,10 @@ def read_numbers(column: Column) -> NDArray[Any]:
         numbers = column.series.cast(nw.Float64()).to_numpy()
     if numbers.dtype != np.float64:  # objects, or a pandas column with missing values
         numbers = _convert_each(column, "numbers", NUMBER_TYPES, float)
-    large = np.abs(numbers) > _LARGEST  # False for NaN
+    large = np.abs(numbers) > LARGEST  # False for NaN
     if large.any():
         row = int(large.argmax())
-        expected = f"finite numbers of at most {_LARGEST:g} in absolute value"
+        expected = f"finite numbers of at most {LARGEST:g} in absolute value"
         raise column.error(expected, row, float(numbers[row]), "Replace it, or make it a missing value.")
     return numbers
 

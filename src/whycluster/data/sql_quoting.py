@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import re
 from collections.abc import Hashable
 from decimal import Decimal
 from typing import Any
@@ -21,6 +22,7 @@ DIALECTS = (DUCKDB, POSTGRES, SPARK)
 DOUBLE = {DUCKDB: "DOUBLE", POSTGRES: "DOUBLE PRECISION", SPARK: "DOUBLE"}
 """The type of 64-bit floats in each dialect."""
 
+_PLAIN = re.compile(r"[\w .,:;!?()<>=+*/%&@#|~^-]*")
 _LONGEST = 63  # bytes of a name; PostgreSQL cuts longer ones
 
 
@@ -50,6 +52,11 @@ def quote_name(name: Hashable, dialect: str, where: str) -> str:
         raise InvalidInputError(
             f"{where}: a name in PostgreSQL must have at most {_LONGEST} bytes; {text!r} has "
             f"{len(text.encode())}. Rename it."
+        )
+    if dialect == SPARK and "${" in text:
+        raise InvalidInputError(
+            f"{where}: a name in Spark must not contain ${{, since Spark replaces it with one of its "
+            f"settings; got {text!r}. Rename it."
         )
     mark = "`" if dialect == SPARK else '"'
     return mark + text.replace(mark, 2 * mark) + mark
@@ -92,9 +99,14 @@ def quote_text(text: str, dialect: str, where: str) -> str:
     if "\0" in text:
         raise InvalidInputError(f"{where}: text in SQL must not contain the character 0; got {text!r}.")
     _check_utf8(text, where)
-    if dialect == SPARK:  # reads backslashes as escapes, and two quotes as the end of one text and a new one
-        return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
-    return "'" + text.replace("'", "''") + "'"
+    # The settings of a session decide how Spark reads backslashes, quotes and dollar signs, so text that has
+    # any of them is written in hexadecimal digits. In E'', PostgreSQL always reads two backslashes as one.
+    if dialect == SPARK and not _PLAIN.fullmatch(text):
+        return f"CAST(X'{text.encode().hex().upper()}' AS STRING)"
+    literal = "'" + text.replace("'", "''") + "'"
+    if dialect == POSTGRES and "\\" in text:
+        return "E" + literal.replace("\\", "\\\\")
+    return literal
 
 
 def _check_utf8(text: str, where: str) -> None:

@@ -5,4 +5,5 @@ In reading order:
 - `segmentation`: `segment` and `Segmentation`, the public interface
 - `population`: what is known about the rows that a segmentation was made on
 - `storage/`: `save` and `load`
+- `sql/`: `Segmentation.to_sql`
 """

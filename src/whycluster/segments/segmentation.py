@@ -25,6 +25,8 @@ from whycluster.models.network import Network, QueryOptions
 from whycluster.pipelines.network import PipelineNetwork
 from whycluster.pipelines.tabular import cluster_columns, warn_of_columns
 from whycluster.segments.population import KnownPopulation
+from whycluster.segments.sql.query import Column
+from whycluster.segments.sql.statement import select
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -181,6 +183,35 @@ class Segmentation:
         """
         query.setdefault("background", self.population.measured)
         return self.network.explain(self.select(new, "explain"), **query)
+
+    def to_sql(
+        self, table: str = "customers", dialect: str = "duckdb", columns: Sequence[Hashable] | None = None
+    ) -> str:
+        """Return a SELECT that assigns each row of a database table as `assign` does.
+
+        The query scales, encodes and fills values as the model does. It returns the columns of the table and
+        three more: ``cluster``, ``competitor`` (the strongest one) and ``evidence``. If the model has a
+        column of such a name, an underscore is appended. All three are NULL in rows that `assign` would
+        refuse, such as rows with missing values that the model cannot fill.
+
+        Parameters
+        ----------
+        table : the name of the table; a dot separates schema and table. The columns must have the names of
+            `feature_names`; the table may have more columns.
+        dialect : "duckdb", "postgres" or "spark"
+        columns : the columns of the table to return, such as ``["customer_id"]``; by default all of them
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> import whycluster as wc
+        >>> frame = pd.DataFrame({"age": [20, 21, 60, 61], "city": ["Rome", "Rome", "Oslo", "Oslo"]})
+        >>> seg = wc.segment(frame, n_clusters=2, measure_quality=False)
+        >>> print(seg.to_sql("customers", columns=["id"]).splitlines()[6])
+          FROM "customers" AS whycluster_t
+        """
+        known = [Column(column.name, column.kind) for column in self.population.columns]
+        return select(self.network, known, table, dialect, columns)
 
     def select(self, new: Any, where: str) -> Any:
         """Return the columns of the segmentation, in its order; raise an error if one is missing.
