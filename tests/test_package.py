@@ -332,6 +332,7 @@ def test_every_parameter_is_documented(name: str) -> None:
         ("docs/tables.md", 6),
         ("docs/pipelines.md", 2),
         ("docs/counterfactual.md", 2),
+        ("docs/reasons.md", 2),
         ("docs/text.md", 2),
         ("docs/deep.md", 5),
         ("docs/plots.md", 5),

@@ -84,7 +84,7 @@ def test_without_a_command_it_shows_the_help() -> None:
 
 
 @pytest.mark.parametrize(
-    "command", ["explain", "report", "row", "compare", "evaluate", "verify", "demo", "models"]
+    "command", ["explain", "report", "row", "compare", "rules", "evaluate", "verify", "demo", "models"]
 )
 def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = invoke(capsys, command, "--help")
@@ -376,6 +376,41 @@ def test_row_by_number_or_by_another_column(
         "",
         "whycluster: --id must be a row number from 0 to 59 because no column identifies the rows; got '60'. "
         "To use a column, add --id-column.\n",
+    )
+
+
+def test_rules_describe_each_cluster(wine: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    common = ("rules", wine, "--k", 3, "--ignore", "kind")
+    code, out, _ = invoke(capsys, *common)
+    assert (code, out) == (0, read_golden("cli_rules"))
+    frame = pl.read_csv(wine).drop("wine_id", "kind")
+    rules = wc.explain(wc.tabular.pipeline(frame, 3), frame).rules()
+    assert out.split("\n\n", 1)[1].strip() == rules.describe()
+    facts = json.loads(invoke(capsys, *common, "--json", "--quiet", "--conditions", 1)[1])
+    assert {len(each["conditions"]) for cluster in facts["clusters"] for each in cluster["rules"]} == {1}
+    sql = invoke(capsys, *common, "--quiet", "--sql", "wines", "--dialect", "postgres")[1]
+    assert sql.strip() == rules.to_sql("wines", dialect="postgres")
+    assert invoke(capsys, *common, "--dialect", "spark") == (
+        2,
+        "",
+        "whycluster: --dialect works only with --sql, which names the table of the query.\n",
+    )
+    assert invoke(capsys, *common, "--sql", "t", "--json") == (
+        2,
+        "",
+        "whycluster: --sql and --json cannot be combined. Use only one of these options.\n",
+    )
+
+
+def test_a_query_that_cannot_be_printed_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pl.DataFrame({"a\x1b": [0.0, 1.0, 9.0, 10.0] * 5}).write_parquet(tmp_path / "t.parquet")
+    assert invoke(capsys, "rules", tmp_path / "t.parquet", "--k", 2, "--quiet", "--sql", "t") == (
+        2,
+        "",
+        "whycluster: --sql must be able to print all names and values; some contain control characters. "
+        "Write the query in Python, with exp.rules().to_sql().\n",
     )
 
 

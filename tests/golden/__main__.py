@@ -31,7 +31,7 @@ def main() -> None:
         "demo": said("demo"),
         "help": said("--help"),
     }
-    for command in ("explain", "report", "row", "compare", "evaluate", "verify", "demo", "models"):
+    for command in ("explain", "report", "row", "compare", "rules", "evaluate", "verify", "demo", "models"):
         texts[f"help_{command}"] = said(command, "--help")
     with tempfile.TemporaryDirectory() as folder:
         texts["report"] = words_of(Page.of(explained_wines(), Path(folder)))
@@ -40,6 +40,7 @@ def main() -> None:
         texts["cli_explain"] = said("explain", wine, *common)
         texts["cli_row"] = said("row", wine, "--id", 1003, *common)
         texts["cli_compare"] = said("compare", wine, 0, 2, *common)
+        texts["cli_rules"] = said("rules", wine, *common)
         texts["cli_labels"] = said("explain", passengers, "--labels", "group")
         texts["cli_auto"] = said("explain", passengers, "--ignore", "group")
     for name, text in texts.items():

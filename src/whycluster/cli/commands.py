@@ -267,6 +267,41 @@ def compare(**options: Any) -> None:
 
 @whycluster.command()
 @_table_options
+@_id_column
+@click.option(
+    "--conditions",
+    type=click.IntRange(1),
+    default=3,
+    metavar="N",
+    help="Maximum number of conditions per rule.",
+)
+@click.option(
+    "--per-cluster",
+    type=click.IntRange(1),
+    default=3,
+    metavar="N",
+    help="Maximum number of rules per cluster.",
+)
+@click.option("--sql", metavar="TABLE", help="Print a query that gives the rows of this table their cluster.")
+@click.option(
+    "--dialect",
+    type=click.Choice(["duckdb", "postgres", "spark"]),
+    show_default="duckdb",
+    help="Dialect of the query (with --sql only).",
+)
+@_reading_options
+@_seed
+@_quiet
+@_json
+def rules(**options: Any) -> None:
+    """Print the few conditions that describe each cluster of FILE."""
+    from whycluster.cli.rules import rules
+
+    rules(**options)
+
+
+@whycluster.command()
+@_table_options
 @_repeatable_option("--methods", "METHODS", "Methods to compare (comma-separated); all by default.")
 @click.option(
     "--repeats", type=click.IntRange(1), default=10, metavar="N", help="Number of random draws per step."

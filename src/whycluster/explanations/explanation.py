@@ -24,6 +24,7 @@ from whycluster.data.table import Table
 from whycluster.explanations.base import BaseExplanation
 from whycluster.explanations.counterfactuals.changeable_row import SeenValues
 from whycluster.explanations.counterfactuals.counterfactual import Counterfactual, find
+from whycluster.explanations.reasons.rules import Rules, find_rules
 from whycluster.explanations.stories import story
 from whycluster.explanations.stories.rivals import rivals_by_relevance
 from whycluster.explanations.summaries.comparisons import Comparisons
@@ -294,6 +295,21 @@ class Explanation(BaseExplanation):
             seen=self.seen_values,
             name=one.row_name(),
         )
+
+    def rules(self, max_conditions: int = 3, max_rules: int = 3) -> Rules:
+        """Return the few conjunctions of conditions that describe each cluster, such as "age is at least 30".
+
+        The conditions are in the units of the data, and hold exactly as printed. Each rule comes with its
+        coverage and precision on all rows. Given labels are described themselves, not their surrogate.
+
+        Parameters
+        ----------
+        max_conditions : the maximum number of conditions of a rule; a lower and an upper bound of the same
+            column count as two
+        max_rules : the maximum number of rules of a cluster. A further rule is added only if it improves the
+            F1 of all of them together by 0.03.
+        """
+        return find_rules(self, self.relevance, max_conditions, max_rules)
 
     @cached_property
     def seen_values(self) -> SeenValues:

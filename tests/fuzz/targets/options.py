@@ -94,7 +94,7 @@ def make(folder: Path) -> Target:
 
 def _arguments(choices: Choices) -> list[str]:
     command = choices.pick(
-        ("explain", "explain", "row", "compare", "evaluate", "report", "verify", "models", "x")
+        ("explain", "explain", "row", "compare", "rules", "evaluate", "report", "verify", "models", "x")
     )
     file = choices.pick(
         ("table.csv", "table.csv", "table.csv", "in", "bad.csv", "none.csv", "", "*.csv", ".")

@@ -17,11 +17,16 @@ from whycluster.explanations.checks.finding import (
     check_of,
     cluster_text,
     nouns,
-    percent,
 )
 from whycluster.explanations.fidelity import LOW, Fidelity
 from whycluster.explanations.stories.member_sample import MemberSample, members_of
-from whycluster.explanations.wording.formatting import MOST_LISTED, capitalize, join_first, list_clusters
+from whycluster.explanations.wording.formatting import (
+    MOST_LISTED,
+    capitalize,
+    join_first,
+    list_clusters,
+    percent,
+)
 
 ENOUGH = 10  # number of rows needed for most checks
 FEW_ROWS = f"not checked: fewer than {ENOUGH} rows"

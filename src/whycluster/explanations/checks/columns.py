@@ -20,12 +20,11 @@ from whycluster.explanations.checks.finding import (
     at_least,
     check_of,
     cluster_text,
-    percent,
 )
 from whycluster.explanations.explanation import Explanation
 from whycluster.explanations.summaries.statements import MISSING
 from whycluster.explanations.summaries.summary import Summary
-from whycluster.explanations.wording.formatting import capitalize, list_clusters
+from whycluster.explanations.wording.formatting import capitalize, list_clusters, percent
 
 USED = 0.05  # share of the relevance of a cluster from which a column counts
 

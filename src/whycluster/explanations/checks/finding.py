@@ -73,8 +73,3 @@ def again(exp: BaseExplanation) -> str:
 def at_least(part: float) -> str:
     """Return words to put before "rows": "all", or the share rounded down, as in "at least 97% of the"."""
     return "all" if part == 1.0 else f"at least {math.floor(100 * part)}% of the"
-
-
-def percent(part: float) -> str:
-    """Format a share as a percentage; only a share of exactly 1 becomes 100%."""
-    return "over 99%" if 0.995 <= part < 1.0 else f"{part:.0%}"

@@ -14,8 +14,8 @@ from whycluster.data.display import format_name
 from whycluster.explanations.checks.clusters import ENOUGH, FEW_ROWS
 from whycluster.explanations.checks.columns import USED
 from whycluster.explanations.checks.context import Context, determined
-from whycluster.explanations.checks.finding import Check, Finding, again, at_least, check_of, percent
-from whycluster.explanations.wording.formatting import MOST_LISTED
+from whycluster.explanations.checks.finding import Check, Finding, again, at_least, check_of
+from whycluster.explanations.wording.formatting import MOST_LISTED, percent
 
 _NEARLY_CONSTANT, _LEAST_ROWS = 0.98, 50  # share of the rows, and rows needed
 _REPEATS = 0.95  # absolute correlation, or share of rows

@@ -21,7 +21,7 @@ N_SHORT = 8
 
 _LEAST_DIGITS = 2  # the coarsest rounding is at most this power of ten below the change: 1 % of it
 _MOST_PLAIN = 15  # numbers with more digits before the point are written with an exponent
-_UNITS = [
+UNITS = [
     dt.timedelta(days=1),
     dt.timedelta(hours=1),
     dt.timedelta(minutes=1),
@@ -29,6 +29,7 @@ _UNITS = [
     dt.timedelta(milliseconds=1),
     dt.timedelta(microseconds=1),
 ]
+"""The units to which times are rounded, from coarse to fine."""
 
 
 def rounded_outward(value: Any, before: Any, whole: bool) -> list[Any]:
@@ -72,7 +73,7 @@ def _rounded_times(value: Any, by: float) -> list[Any]:
     midnight = value.replace(hour=0, minute=0, second=0, microsecond=0) if hasattr(value, "hour") else None
     into = value if midnight is None else value - midnight
     found = []
-    for unit in _UNITS:
+    for unit in UNITS:
         rest = into % unit
         if unit <= abs(by) * dt.timedelta(days=1):
             found.append(value - rest if by < 0 or not rest else value - rest + unit)

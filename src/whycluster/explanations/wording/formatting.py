@@ -78,3 +78,10 @@ def join_words(items: Sequence[str]) -> str:
 def capitalize(text: str) -> str:
     """Return the text with its first letter in upper case."""
     return text[:1].upper() + text[1:]
+
+
+def percent(part: float) -> str:
+    """Format a share as a percentage; only a share of exactly 1 becomes 100%, and only 0 becomes 0%."""
+    if 0.0 < part < 0.005:
+        return "under 1%"
+    return "over 99%" if 0.995 <= part < 1.0 else f"{part:.0%}"

@@ -1,0 +1,8 @@
+"""Reasons: rules that describe clusters.
+
+Modules, in reading order:
+
+- `rules`: `Rules`, the conjunctions that describe each cluster, as text, as frames and in SQL
+- `conditions`: a condition on one column, in words, on data and in SQL; `column_values`: columns to compare
+- `rule_search`: the search for the conjunctions; `binning`: columns cut into bins for it
+"""
