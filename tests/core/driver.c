@@ -33,7 +33,8 @@ static double answer(Request *request, char *arena)
 {
     Model *model = &request->model;
     Block *block = &request->block;
-    const void *all[] = {&model->offset, &model->bias, &model->slopes, &model->both, &block->columns,
+    const void *all[] = {&model->offset, &model->bias, &model->slopes, &model->both, &model->middle, &model->single_bias,
+                         &model->single_slopes, &model->single_both, &model->reach, &block->columns,
                          &block->cluster, &block->competitor, &block->evidence, &block->prior, &block->out};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) move(all[i], arena);
     for (Size j = 0; j < model->d; j++) ((uintptr_t *)block->columns)[j] += (uintptr_t)arena;

@@ -128,11 +128,18 @@ def _copies(model: Any, block: Any, arena: _Arena) -> bytes:
     model.bias = arena.add(model.bias, 8 * 4 * fours)
     model.slopes = arena.add(model.slopes, 8 * 4 * fours * model.d)
     model.both = arena.add(model.both, 8 * 4 * twos * model.K)
+    if model.middle is not None:
+        eights = -(-model.K // 8)
+        model.middle = arena.add(model.middle, 4 * model.d)
+        model.single_bias = arena.add(model.single_bias, 4 * 8 * eights)
+        model.single_slopes = arena.add(model.single_slopes, 4 * 8 * eights * model.d)
+        model.single_both = arena.add(model.single_both, 4 * 4 * twos * model.K)
+        model.reach = arena.add(model.reach, 8 * 2 * (model.K + 1))
     block.columns = arena.add_bytes(struct.pack(f"{model.d}q", *_columns(model, block, arena)))
     if block.prior is not None:
         block.prior = arena.add(block.prior, 8 * model.K)
     if block.answer != Answer.ENERGIES:
-        for name in ("cluster", "competitor", "evidence"):
+        for name in ("cluster", "competitor", "evidence")[:: 2 if block.answer == Answer.ROUGH else 1]:
             setattr(block, name, arena.add_result(getattr(block, name), 8 * block.n))
     if block.out is not None:
         last = (block.n - 1) * block.out_down + (width - 1) * block.out_across

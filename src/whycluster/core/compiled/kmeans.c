@@ -1,11 +1,16 @@
 /* k-means from rows to relevance in one pass, for `whycluster.core.compiled.loops`; the loops are in kmeans_tile.h.
 
-Rows are processed in tiles of ROWS, which stay in the cache from the first step to the last. All sums are in double.
-Nothing is allocated, and only the caller's memory is read or written. */
+Rows are processed in tiles of ROWS, which stay in the cache from the first step to the last. Sums are in double,
+except for those in kmeans_single.h. Nothing is allocated, and only the caller's memory is read or written. */
 
 #define ROWS 32 /* per tile: four AVX-512 registers */
-#define LAYOUT 3 /* version of the structures below, as in loops.py; raise it with any change */
+#define LAYOUT 4 /* version of the structures below, as in loops.py; raise it with any change */
 #define NEGLIGIBLE 69.0 /* exp(-69) is 1e-30, negligible compared with the 1 of the strongest competitor */
+
+/* Single precision: a sum of at most CHUNK features, or FEWER clusters, loses few digits. */
+#define CHUNK 32
+#define FEWER 16
+#define TOLERANCE 1e-4 /* the largest proven error of a relevance score, relative to the largest one of the row */
 
 #include "registers.h"
 
@@ -16,11 +21,18 @@ typedef struct {
     const double *bias; /* (K) */
     const double *slopes; /* (K / 4, d, 4) */
     const double *both; /* (d / 2, K, 4): two slopes, two squares */
+    /* The same in single precision, relative to `middle` and without what all clusters share; NULL if that loses too much. */
+    const float *middle; /* (d), subtracted from every row */
+    const float *single_bias; /* (K) */
+    const float *single_slopes; /* (K / 8, d, 8) */
+    const float *single_both; /* (d / 2, K, 4) */
+    const double *reach; /* (K + 1, 2): the largest |square| and |slope| of each cluster, then of all */
+    double most_bias, most_slope; /* the largest |bias_k| and |slope_k|, the Euclidean norm */
 } Model;
 
 /* The contents of `out`: nothing, (n, K) energies, (n, d) relevance, (n, d) gradients, or (n, K) R_k. All but ENERGIES
-   also write the assignment. */
-enum { ASSIGNMENT, ENERGIES, RELEVANCE, GRADIENT, COMPETITION };
+   also write the assignment; ROUGH, which writes nothing to `out`, writes no competitors, and evidence from single sums. */
+enum { ASSIGNMENT, ENERGIES, RELEVANCE, GRADIENT, COMPETITION, ROUGH };
 enum { MIN_TAKE_MOST, JOINT, PATH, CONTRAST }; /* the rules, as in loops.py */
 enum { CLUSTER = 1, COMPETITOR = 2 }; /* bits of `given`: which part of the assignment the caller has written */
 
@@ -70,10 +82,11 @@ int widest(void)
 /* Return the number of doubles of work space that `run` needs. */
 Size room(const Model *model)
 {
-    return (model->d + 1 + 2 * (model->K + 3)) * ROWS + model->K + 8;
+    return (model->d + 1 + 2 * (model->K + 3)) * ROWS + model->K * (ROWS / 2 + 2) + 8;
 }
 
-/* Return 0, or NaN if an energy or evidence value is not finite. */
+/* Return 0, or NaN if an energy, evidence value or result is not finite. For ROUGH, return a bound on the sum of all errors of the
+   evidence instead of 0. */
 double run(int width, const Model *model, const Block *block, double *space)
 {
     double *aligned = (double *)(((uintptr_t)space + 63) & ~(uintptr_t)63); /* otherwise each access touches two cache lines */

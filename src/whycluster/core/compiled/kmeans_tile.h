@@ -9,8 +9,37 @@ typedef float NAME(Short) __attribute__((vector_size(4 * WIDE), aligned(4), may_
 #define Short NAME(Short)
 #define STEP (WIDE * DEEP)
 
+/* Convert a register of doubles from or to floats, take the larger numbers of two, or choose. From portable code, gcc makes several
+   instructions for each. */
+#if WIDE == 8
+#define LARGER(a, b) ((Vector)_mm512_max_pd((__m512d)(a), (__m512d)(b)))
+#define IF_LESS(a, b, yes, no) \
+    ((Vector)_mm512_mask_blend_pd(_mm512_cmp_pd_mask((__m512d)(a), (__m512d)(b), _CMP_LT_OQ), (__m512d)(no), (__m512d)(yes)))
+#define IF_LESS_SINGLE(a, b, yes, no) \
+    ((Singles)_mm512_mask_blend_ps(_mm512_cmp_ps_mask((__m512)(a), (__m512)(b), _CMP_LT_OQ), (__m512)(no), (__m512)(yes)))
+#define WIDEN(v) ((Vector)_mm512_cvtps_pd((__m256)(v)))
+#define NARROW(v) ((Short)_mm512_cvtpd_ps((__m512d)(v)))
+#elif WIDE == 4
+#define LARGER(a, b) ((Vector)_mm256_max_pd((__m256d)(a), (__m256d)(b)))
+#define IF_LESS(a, b, yes, no) \
+    ((Vector)_mm256_blendv_pd((__m256d)(no), (__m256d)(yes), _mm256_cmp_pd((__m256d)(a), (__m256d)(b), _CMP_LT_OQ)))
+#define IF_LESS_SINGLE(a, b, yes, no) \
+    ((Singles)_mm256_blendv_ps((__m256)(no), (__m256)(yes), _mm256_cmp_ps((__m256)(a), (__m256)(b), _CMP_LT_OQ)))
+#define WIDEN(v) ((Vector)_mm256_cvtps_pd((__m128)(v)))
+#define NARROW(v) ((Short)_mm256_cvtpd_ps((__m256d)(v)))
+#else
+#define LARGER(a, b) ((Vector)vmaxq_f64((float64x2_t)(a), (float64x2_t)(b)))
+#define IF_LESS(a, b, yes, no) \
+    ((Vector)vbslq_f64(vcltq_f64((float64x2_t)(a), (float64x2_t)(b)), (float64x2_t)(yes), (float64x2_t)(no)))
+#define IF_LESS_SINGLE(a, b, yes, no) \
+    ((Singles)vbslq_f32(vcltq_f32((float32x4_t)(a), (float32x4_t)(b)), (float32x4_t)(yes), (float32x4_t)(no)))
+#define WIDEN(v) __builtin_convertvector(v, Vector)
+#define NARROW(v) __builtin_convertvector(v, Short)
+#endif
+#define KEEP(v) (v)
+
 /* Load rows of Number into the tile; after the last row, the first row of the tile is repeated. */
-#define LOAD(name, Number, Numbers)                                                                           \
+#define LOAD(name, Number, Numbers, CONVERT)                                                                  \
     TARGET static void NAME(name)(const Model *model, const Block *block, Size start, Size rows, double *x)   \
     {                                                                                                         \
         const Size d = model->d, down = block->down, first = (block->first + start) * down;                   \
@@ -31,7 +60,7 @@ typedef float NAME(Short) __attribute__((vector_size(4 * WIDE), aligned(4), may_
                 Vector v[WIDE];                                                                               \
                 for (int r = 0; r < WIDE; r++) {                                                              \
                     const Number *at = (const Number *)columns[0] + row[r] + j;                               \
-                    v[r] = __builtin_convertvector(*(const Numbers *)at, Vector);                             \
+                    v[r] = CONVERT(*(const Numbers *)at);                                                     \
                 }                                                                                             \
                 NAME(turn)(v);                                                                                \
                 for (int r = 0; r < WIDE; r++) AT(x + (j + r) * ROWS + i) = v[r] - offset[j + r];             \
@@ -42,36 +71,51 @@ typedef float NAME(Short) __attribute__((vector_size(4 * WIDE), aligned(4), may_
             }                                                                                                 \
         }                                                                                                     \
     }
-LOAD(load_double, double, Vector)
-LOAD(load_float, float, Short)
+LOAD(load_double, double, Vector, KEEP)
+LOAD(load_float, float, Short, WIDEN)
 
-/* Store the tile to the result, which holds Number by rows or by columns; Numbers is a register of these. */
-#define STORE(name, Number, Numbers)                                                                          \
-    TARGET static void NAME(name)(const Block *block, Size width, Size start, Size rows, const double *x)     \
+/* Store the tile to the result, which holds Number by rows or by columns; Numbers is a register of these. Return 0, or NaN
+   if a number is too large for Number. */
+#define STORE(name, Number, Numbers, CONVERT)                                                                 \
+    TARGET static double NAME(name)(const Block *block, Size width, Size start, Size rows, const double *x)   \
     {                                                                                                         \
         const Size across = block->out_across, down = block->out_down;                                        \
-        Number *to = (Number *)block->out + start * down;                                                     \
+        Number *to = (Number *)block->out + start * down, flaw = 0;                                           \
         if (down == 1) {                                                                                      \
+            Number each[ROWS] = {0};                                                                          \
             for (Size j = 0; j < width; j++)                                                                  \
-                for (Size i = 0; i < rows; i++) to[j * across + i] = (Number)x[j * ROWS + i];                 \
-            return;                                                                                           \
+                for (Size i = 0; i < rows; i++) {                                                             \
+                    to[j * across + i] = (Number)x[j * ROWS + i];                                             \
+                    each[i] += (Number)x[j * ROWS + i] * 0;                                                   \
+                }                                                                                             \
+            for (Size i = 0; i < rows; i++) flaw += each[i];                                                  \
+            return (double)flaw;                                                                              \
         }                                                                                                     \
         const Size turned = width / WIDE * WIDE;                                                              \
+        Numbers flaws = {0};                                                                                  \
         for (Size i = 0; i < rows; i += WIDE) {                                                               \
             const Size some = rows - i < WIDE ? rows - i : WIDE;                                              \
             for (Size j = 0; j < turned; j += WIDE) {                                                         \
                 Vector v[WIDE];                                                                               \
                 for (int r = 0; r < WIDE; r++) v[r] = AT(x + (j + r) * ROWS + i);                             \
                 NAME(turn)(v);                                                                                \
-                for (Size r = 0; r < some; r++)                                                               \
-                    *(Numbers *)(to + (i + r) * down + j) = __builtin_convertvector(v[r], Numbers);           \
+                for (Size r = 0; r < some; r++) {                                                             \
+                    const Numbers numbers = CONVERT(v[r]);                                                    \
+                    *(Numbers *)(to + (i + r) * down + j) = numbers;                                          \
+                    flaws += numbers * 0;                                                                     \
+                }                                                                                             \
             }                                                                                                 \
             for (Size j = turned; j < width; j++)                                                             \
-                for (Size r = 0; r < some; r++) to[(i + r) * down + j] = (Number)x[j * ROWS + i + r];         \
+                for (Size r = 0; r < some; r++) {                                                             \
+                    to[(i + r) * down + j] = (Number)x[j * ROWS + i + r];                                     \
+                    flaw += (Number)x[j * ROWS + i + r] * 0;                                                  \
+                }                                                                                             \
         }                                                                                                     \
+        for (int r = 0; r < WIDE; r++) flaw += flaws[r];                                                      \
+        return (double)flaw;                                                                                  \
     }
-STORE(store_double, double, Vector)
-STORE(store_float, float, Short)
+STORE(store_double, double, Vector, KEEP)
+STORE(store_float, float, Short, NARROW)
 
 /* Compute s[k][row] = bias_k + sum_j slope_kj x_j, four clusters at a time. */
 TARGET static void NAME(energies)(const Model *model, const double *x, double *s)
@@ -96,32 +140,35 @@ TARGET static void NAME(energies)(const Model *model, const double *x, double *s
 /* Find the two least energies of each row and their clusters, the first on a tie (Prop. 1). Energies become h. */
 TARGET static double NAME(compete)(Size K, double *restrict h, Tile *restrict tile)
 {
-    double least[ROWS], next[ROWS], cluster[ROWS], competitor[ROWS], flaw[ROWS];
-    for (int i = 0; i < ROWS; i++) {
-        least[i] = next[i] = HUGE_VAL;
-        cluster[i] = competitor[i] = flaw[i] = 0.0;
-    }
-    for (Size k = 0; k < K; k++) {
-        const double *s = h + k * ROWS, number = (double)k;
-        for (int i = 0; i < ROWS; i++) {
-            double value = s[i], below = value < least[i] ? least[i] : value;
-            double whose = value < least[i] ? cluster[i] : number;
-            competitor[i] = value < next[i] ? whose : competitor[i];
-            next[i] = value < next[i] ? below : next[i];
-            cluster[i] = value < least[i] ? number : cluster[i];
-            least[i] = value < least[i] ? value : least[i];
-            flaw[i] += value * 0.0;
-        }
-    }
     double total = 0.0; /* NaN if an energy or the difference of two is not finite */
-    for (int i = 0; i < ROWS; i++) {
-        tile->cluster[i] = cluster[i];
-        tile->competitor[i] = competitor[i];
-        tile->evidence[i] = next[i] - least[i];
-        total += flaw[i] + tile->evidence[i] * 0.0;
+    for (Size i = 0; i < ROWS; i += STEP) {
+        Vector least[DEEP], next[DEEP], cluster[DEEP], competitor[DEEP], flaw = {0};
+        for (int v = 0; v < DEEP; v++) {
+            least[v] = next[v] = (Vector){0} + HUGE_VAL;
+            cluster[v] = competitor[v] = (Vector){0};
+        }
+        for (Size k = 0; k < K; k++) {
+            const Vector number = (Vector){0} + (double)k;
+            for (int v = 0; v < DEEP; v++) {
+                const Vector value = AT(h + k * ROWS + i + v * WIDE);
+                const Vector second = IF_LESS(value, least[v], least[v], value);
+                const Vector whose = IF_LESS(value, least[v], cluster[v], number);
+                competitor[v] = IF_LESS(value, next[v], whose, competitor[v]);
+                next[v] = IF_LESS(value, next[v], second, next[v]);
+                cluster[v] = IF_LESS(value, least[v], number, cluster[v]);
+                least[v] = IF_LESS(value, least[v], value, least[v]);
+                flaw += value * 0.0;
+            }
+        }
+        for (int v = 0; v < DEEP; v++) {
+            AT(tile->cluster + i + v * WIDE) = cluster[v];
+            AT(tile->competitor + i + v * WIDE) = competitor[v];
+            AT(tile->evidence + i + v * WIDE) = next[v] - least[v];
+            flaw += (next[v] - least[v]) * 0.0;
+            for (Size k = 0; k < K; k++) AT(h + k * ROWS + i + v * WIDE) -= least[v];
+        }
+        for (int r = 0; r < WIDE; r++) total += flaw[r];
     }
-    for (Size k = 0; k < K; k++)
-        for (int i = 0; i < ROWS; i++) h[k * ROWS + i] -= least[i];
     return total;
 }
 
@@ -366,19 +413,35 @@ TARGET static double NAME(assign)(const Block *block, Size K, Size start, Size r
     return NAME(compete_given)(K, block->given & COMPETITOR, h, tile);
 }
 
+#include "kmeans_single.h"
+
+/* Store the relevance of the rows that are not fine. */
+TARGET static void NAME(store_rest)(const Block *block, Size d, Size start, Size rows, const int *fine, const double *x)
+{
+    for (Size i = 0; i < rows; i++)
+        for (Size j = 0; !fine[i] && j < d; j++)
+            ((float *)block->out)[(start + i) * block->out_down + j * block->out_across] = (float)x[j * ROWS + i];
+}
+
 TARGET static double NAME(run)(const Model *model, const Block *block, double *space)
 {
     const Size K = model->K, d = model->d;
+    const int single = model->middle && block->from_float && block->to_float && block->answer == RELEVANCE && model->K > FEWER;
     double *x = space, *h = x + (d + 1) * ROWS, *a = h + (K + 3) * ROWS, flaws = 0.0;
-    Size *some = (Size *)(a + (K + 3) * ROWS);
+    float *narrow = (float *)(a + (K + 3) * ROWS);
+    Size *some = (Size *)(narrow + K * ROWS), *ends = some + K;
     Tile tile;
     memset(x + d * ROWS, 0, ROWS * sizeof(double)); /* padding of the last two features */
     for (Size start = 0; start < block->n; start += ROWS) {
         const Size rows = block->n - start < ROWS ? block->n - start : ROWS;
+        if (block->answer == ROUGH) {
+            flaws += NAME(assign_single)(model, block, start, rows, x, h);
+            continue;
+        }
         (block->from_float ? NAME(load_float) : NAME(load_double))(model, block, start, rows, x);
         NAME(energies)(model, x, h);
         if (block->answer == ENERGIES) {
-            NAME(store_double)(block, K, start, rows, h);
+            flaws += NAME(store_double)(block, K, start, rows, h);
             continue;
         }
         flaws += NAME(assign)(block, K, start, rows, h, &tile);
@@ -389,12 +452,21 @@ TARGET static double NAME(run)(const Model *model, const Block *block, double *s
         }
         if (block->answer == ASSIGNMENT) continue;
         const Size n = NAME(weigh)(K, block, h, &tile, a, some);
+        if (single) {
+            int fine[ROWS], all = NAME(combine_single)(model, a, some, n, narrow, ends, x, fine);
+            flaws += NAME(store_float)(block, d, start, rows, x);
+            if (all) continue;
+            NAME(load_float)(model, block, start, rows, x);
+            NAME(combine)(model, 0, a, some, n, x);
+            NAME(store_rest)(block, d, start, rows, fine, x);
+            continue;
+        }
         if (block->answer == COMPETITION)
             NAME(share)(K, a, some, n, &tile, h);
         else
             NAME(combine)(model, block->answer == GRADIENT, a, some, n, x);
         const int wide = block->answer == COMPETITION;
-        (block->to_float ? NAME(store_float) : NAME(store_double))(block, wide ? K : d, start, rows, wide ? h : x);
+        flaws += (block->to_float ? NAME(store_float) : NAME(store_double))(block, wide ? K : d, start, rows, wide ? h : x);
     }
     return flaws;
 }
@@ -404,5 +476,11 @@ TARGET static double NAME(run)(const Model *model, const Block *block, double *s
 #undef Lanes
 #undef AT
 #undef STEP
+#undef LARGER
+#undef IF_LESS
+#undef IF_LESS_SINGLE
+#undef WIDEN
+#undef NARROW
+#undef KEEP
 #undef LOAD
 #undef STORE

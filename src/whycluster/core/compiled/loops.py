@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,9 +29,13 @@ from whycluster.core.rows import Rows
 from whycluster.core.rules import CONTRAST, JOINT, LEAST_PRIOR, MIN_TAKE_MOST, PATH, SEQUENTIAL, Sharing
 
 LIBRARY = Path(__file__).with_name("_kmeans.so")
-_LAYOUT = 3  # version of the structures below, as in kmeans.c
+_LAYOUT = 4  # version of the structures below, as in kmeans.c
 _MOST = 1 << 13  # features or clusters; beyond this, a tile does not fit in the cache, so NumPy is faster
 _MOST_VALUES = 1 << 20  # values in all centroids together, for the same reason
+_SINGLE = 1e-12, 1e12  # the range of the longest slope in which single precision neither under- nor overflows
+_ROUGH = (
+    1e-4  # the largest proven error of the mean evidence that is measured in single precision, relative to it
+)
 
 
 def fields(names: str, kind: type) -> list[tuple[str, type]]:
@@ -42,7 +46,12 @@ def fields(names: str, kind: type) -> list[tuple[str, type]]:
 class Model(ctypes.Structure):
     """The structure ``Model`` in kmeans.c."""
 
-    _fields_ = [*fields("K d", ctypes.c_int64), *fields("offset bias slopes both", ctypes.c_void_p)]
+    _fields_ = [
+        *fields("K d", ctypes.c_int64),
+        *fields("offset bias slopes both", ctypes.c_void_p),
+        *fields("middle single_bias single_slopes single_both reach", ctypes.c_void_p),
+        *fields("most_bias most_slope", ctypes.c_double),
+    ]
 
 
 class Block(ctypes.Structure):
@@ -69,6 +78,7 @@ class Answer(IntEnum):
     RELEVANCE = 2
     GRADIENT = 3
     COMPETITION = 4
+    ROUGH = 5
 
 
 # The rules, as in kmeans.c. The sequential rule shares the evidence among competitors like the path rule.
@@ -149,6 +159,14 @@ def _is_readable(values: NDArray[Any]) -> bool:
     return plain and values.flags.aligned and all(step % values.itemsize == 0 for step in values.strides)
 
 
+class Middle(NamedTuple):
+    """A point near most centroids, without the offset, and the slope and the square of a cluster there."""
+
+    point: Floats
+    slope: Floats
+    square: Floats
+
+
 @dataclass(frozen=True, eq=False)
 class CompiledKMeans:
     """Compiled loops for energies s_k = bias_k + slope_k . x.
@@ -158,12 +176,15 @@ class CompiledKMeans:
     slopes, squares : (K, d) the split is square_k + slope_k x, up to a term that all clusters share
     bias : (K,) bias_k
     offset : (d,) subtracted from every row to give x; by default, nothing is subtracted
+    middle : a cluster in the middle of the others, relative to which sums are in single precision; by
+        default, all sums are in double precision
     """
 
     slopes: Floats
     squares: Floats
     bias: Floats
     offset: Floats | None = None
+    middle: Middle | None = None
 
     @property
     def is_available(self) -> bool:
@@ -175,15 +196,27 @@ class CompiledKMeans:
     @functools.cached_property
     def _packed(self) -> tuple[Floats, Floats, Floats]:
         """The biases, the slopes, and slopes with squares, padded and interleaved as the loops read them."""
-        n_clusters, d = self.slopes.shape
-        fours, twos = -(-n_clusters // 4), -(-d // 2)
-        bias, padded = np.zeros(4 * fours), np.zeros((2, 4 * fours, 2 * twos))
-        bias[:n_clusters] = self.bias
-        padded[:, :n_clusters, :d] = self.slopes, self.squares
-        slopes = np.ascontiguousarray(padded[0, :, :d].reshape(fours, 4, d).transpose(0, 2, 1))
-        pairs = padded[:, :n_clusters].reshape(2, n_clusters, twos, 2)
-        both = np.ascontiguousarray(pairs.transpose(2, 1, 0, 3)).reshape(twos, n_clusters, 4)
-        return bias, slopes, both
+        return _packed(self.bias, self.slopes, self.squares, 4)
+
+    @functools.cached_property
+    def _single(self) -> _Single | None:
+        """The same in single precision, or None if single precision cannot hold the numbers."""
+        if self.middle is None:
+            return None
+        point, slope, square = self.middle
+        middle = point.astype(np.float32)
+        moved = middle.astype(np.float64) - (0.0 if self.offset is None else self.offset)
+        slopes = self.slopes - slope
+        linear = slopes * moved
+        squares, bias = self.squares - square + linear, self.bias - square.sum() + linear.sum(axis=1)
+        reach = np.array([np.abs(squares).max(axis=1), np.abs(slopes).max(axis=1)]).T
+        most_slope = float(np.sqrt(np.einsum("kd,kd->k", slopes, slopes).max()))
+        most_bias, (least, most) = float(np.abs(bias).max()), _SINGLE
+        if not (least <= most_slope <= most and max(most_bias, reach.max()) <= most * most):
+            return None
+        numbers = [each.astype(np.float32) for each in (bias, slopes, squares)]
+        arrays = _packed(numbers[0], numbers[1], numbers[2], 8)
+        return _Single((middle, *arrays, np.vstack([reach, reach.max(axis=0)])), (most_bias, most_slope))
 
     def run(
         self,
@@ -220,6 +253,18 @@ class CompiledKMeans:
             _write_to(out, block)
         return self._call(block) == 0.0
 
+    def run_roughly(self, rows: MemoryLayout, first: int, cluster: Codes, evidence: Floats) -> float | None:
+        """Write the cluster of each row, exactly, and approximate evidence from sums in single precision.
+
+        Return a bound on the sum of the errors of the evidence, NaN if an energy is not finite, or None if
+        the rows are not float32 or single precision cannot hold the numbers.
+        """
+        if rows.dtype != np.float32 or self._single is None:
+            return None
+        block = _block(rows, first, len(cluster))
+        block.cluster, block.evidence, block.answer = at(cluster), at(evidence), Answer.ROUGH
+        return self._call(block)
+
     def energies(self, x: Floats, out: Floats) -> bool:
         """Write s_k of x into ``out``, (b, K); the values are bit-identical to those of `run`.
 
@@ -243,8 +288,37 @@ class CompiledKMeans:
         offset = np.zeros(self.slopes.shape[1]) if moved or self.offset is None else self.offset
         parameters = map(at, (offset, *self._packed))
         model = Model(*self.slopes.shape, *parameters)
+        single = self._single if block.from_float else None
+        if single is not None:
+            arrays = ("middle", "single_bias", "single_slopes", "single_both", "reach")
+            for name, values in zip(arrays, single.arrays, strict=True):
+                setattr(model, name, at(values))
+            model.most_bias, model.most_slope = single.most
         space = np.empty(loops.room(ctypes.byref(model)))
         return float(loops.run(width, ctypes.byref(model), ctypes.byref(block), ctypes.c_void_p(at(space))))
+
+
+class _Single(NamedTuple):
+    """The parameters of the loops in single precision; the arrays keep the memory alive."""
+
+    arrays: tuple[NDArray[Any], ...]
+    most: tuple[float, float]
+
+
+def _packed(
+    bias: NDArray[Any], slopes: NDArray[Any], squares: NDArray[Any], size: int
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Group clusters by ``size`` and features by two, padded and interleaved as the loops read them."""
+    n_clusters, d = slopes.shape
+    groups, twos = -(-n_clusters // size), -(-d // 2)
+    all_bias = np.zeros(size * groups, bias.dtype)
+    padded = np.zeros((2, size * groups, 2 * twos), bias.dtype)
+    all_bias[:n_clusters] = bias
+    padded[:, :n_clusters, :d] = slopes, squares
+    grouped = np.ascontiguousarray(padded[0, :, :d].reshape(groups, size, d).transpose(0, 2, 1))
+    pairs = padded[:, :n_clusters].reshape(2, n_clusters, twos, 2)
+    both = np.ascontiguousarray(pairs.transpose(2, 1, 0, 3)).reshape(twos, n_clusters, 4)
+    return all_bias, grouped, both
 
 
 def _block(rows: MemoryLayout, first: int, n_rows: int) -> Block:
@@ -299,20 +373,28 @@ class CompiledPasses:
         """Return the cluster of each row, (n,)."""
 
         def work(x: Floats, start: int, stop: int) -> None:
-            self._run_block(x, start, stop)
+            self._assign_block(x, start, stop)
 
         self._each_block(work)
         return self.cluster
 
-    def measure(self) -> tuple[float, Codes]:
-        """Return the mean evidence of all rows and the size of each cluster, (K,)."""
+    def measure(self, exactly: bool = False) -> tuple[float, Codes]:
+        """Return the mean evidence of all rows and the size of each cluster, (K,).
+
+        Evidence is summed in single precision for float32 rows, unless the error of the mean might be large.
+        """
         means: dict[int, float] = {}
+        errors: dict[int, float] = {}
 
         def work(x: Floats, start: int, stop: int) -> None:
-            means[start] = float((self._run_block(x, start, stop) / self.rows.n_rows).sum())
+            evidence, error = self._assign_block(x, start, stop, exactly)
+            means[start], errors[start] = float((evidence / self.rows.n_rows).sum()), error / self.rows.n_rows
 
         self._each_block(work)
-        return math.fsum(means.values()), np.bincount(self.cluster, minlength=len(self.loops.slopes))
+        mean = math.fsum(means.values())
+        if math.fsum(errors.values()) > _ROUGH * mean:
+            return self.measure(exactly=True)
+        return mean, np.bincount(self.cluster, minlength=len(self.loops.slopes))
 
     def answer(self, answer: Answer, sharing: Sharing, out: NDArray[Any]) -> Assignment:
         """Write the relevance or gradient, (n, d), or the competition, (n, K); return the assignment."""
@@ -322,7 +404,7 @@ class CompiledPasses:
             found = self._run_block(x, start, stop, answer, sharing, out[start:stop])
             evidence[start:stop] = found
             if evidence.dtype != np.float64:
-                check_rounded(out[start:stop], found)
+                check_rounded(out[:0], found)  # the loops have checked the numbers in ``out``
 
         self._each_block(work)
         return Assignment(self.cluster, self.competitor, evidence)
@@ -348,11 +430,28 @@ class CompiledPasses:
         out: NDArray[Any] | None = None,
     ) -> Floats:
         """Assign rows start..stop and return their evidence; write the answer to ``out`` if given."""
-        layout, first = self.layout, start
-        if layout is None:
-            layout, first = MemoryLayout.of_block(self.rows.inputs(start, stop, None, x[: stop - start])), 0
+        layout, first = self._where(x, start, stop)
         evidence = np.empty(stop - start)
         assignment = Assignment(self.cluster[start:stop], self.competitor[start:stop], evidence)
         if not self.loops.run(layout, first, assignment, self.given, answer, sharing, out):
             raise OutOfRangeError
         return evidence
+
+    def _assign_block(self, x: Floats, start: int, stop: int, exactly: bool = False) -> tuple[Floats, float]:
+        """Assign rows start..stop; return their evidence and a bound on the sum of its errors."""
+        layout, first = self._where(x, start, stop)
+        evidence = np.empty(stop - start)
+        found = None
+        if not (exactly or self.given):
+            found = self.loops.run_roughly(layout, first, self.cluster[start:stop], evidence)
+        if found is None:
+            return self._run_block(x, start, stop), 0.0
+        if math.isnan(found):
+            raise OutOfRangeError
+        return evidence, found
+
+    def _where(self, x: Floats, start: int, stop: int) -> tuple[MemoryLayout, int]:
+        """Return where rows start..stop are: a layout and the number of the first row in it."""
+        if self.layout is not None:
+            return self.layout, start
+        return MemoryLayout.of_block(self.rows.inputs(start, stop, None, x[: stop - start])), 0

@@ -7,6 +7,11 @@
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
+#ifdef __x86_64__
+#include <immintrin.h>
+#else
+#include <arm_neon.h>
+#endif
 
 typedef int64_t Size;
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from whycluster.core.arrays import Codes, Floats
-from whycluster.core.compiled.loops import CompiledKMeans
+from whycluster.core.compiled.loops import CompiledKMeans, Middle
 from whycluster.core.energies.additive import AdditiveEnergy
 from whycluster.core.errors import InvalidInputError
 
@@ -57,7 +57,7 @@ class SquaredEnergy(AdditiveEnergy):
         self.near, self.groups = float(near), None if groups is None else np.array(groups)
         self.scale = np.ones(self.n_features) if scale is None else np.array(scale, dtype=np.float64)
         with np.errstate(over="ignore", invalid="ignore"):
-            self.offset = _offset(self.prototypes)
+            middle, self.offset = _offset(self.prototypes)
             self._moved = self.prototypes if self.offset is None else self.prototypes - self.offset
             self.squares = self._moved**2 * self.scale  # (K, d) the constant of each split, if expanded
             self._bias = self.squares.sum(axis=1)
@@ -68,7 +68,9 @@ class SquaredEnergy(AdditiveEnergy):
             groups = groups if self.groups is None else self.groups
             self._expanded = not _is_far_apart(scaled[different], self.near, groups[different])
         if self._expanded and type(self) is SquaredEnergy:  # a subclass may redefine the energies
-            self.compiled = CompiledKMeans(self.slopes, self.squares, self._bias, self.offset)
+            moved = middle if self.offset is None else middle - self.offset
+            there = Middle(middle, -2.0 * moved * self.scale, moved**2 * self.scale)
+            self.compiled = CompiledKMeans(self.slopes, self.squares, self._bias, self.offset, there)
         self._by_parts = self.n_clusters <= self.n_features
         self.rounds = self._expanded and self._by_parts
         underflow = self._bias.max() < _SMALLEST and len(different) > 1
@@ -176,8 +178,8 @@ def _is_far_apart(centroids: Floats, near: float, groups: Codes) -> bool:
     return False
 
 
-def _offset(centroids: Floats) -> Floats | None:
-    """Return the rounded median of the centroids, or None if all features are near 0 and need no offset.
+def _offset(centroids: Floats) -> tuple[Floats, Floats | None]:
+    """Return the median of the centroids, and rounded, or None if all features are near 0 and need no offset.
 
     The median keeps a single outlying centroid from shifting the offset or inflating the spread. Without an
     offset, no block has to be copied. The offset is rounded to 20 binary digits, so that data with few
@@ -186,6 +188,6 @@ def _offset(centroids: Floats) -> Floats | None:
     middle = np.median(centroids, axis=0)
     spread = np.median(np.abs(centroids - middle), axis=0)
     if not (np.abs(middle) > HARMLESS_OFFSET * spread).any():
-        return None
+        return middle, None
     mantissa, exponent = np.frexp(middle)
-    return np.asarray(np.ldexp(np.round(np.ldexp(mantissa, 20)), exponent - 20))
+    return middle, np.asarray(np.ldexp(np.round(np.ldexp(mantissa, 20)), exponent - 20))
