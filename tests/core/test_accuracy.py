@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -29,6 +30,17 @@ DATA = {
 }
 
 
+_KNOWN: dict[Any, Array] = {}
+
+
+def once(slow: Callable[..., Array], *arrays: Array, **options: Any) -> Array:
+    """The result of a slow function, computed once for all loops and orders in memory."""
+    key = slow, tuple((array.shape, array.tobytes()) for array in arrays), tuple(options.items())
+    if key not in _KNOWN:
+        _KNOWN[key] = slow(*arrays, **options)
+    return _KNOWN[key]
+
+
 def relative_error(found: Array, expected: Array) -> float:
     return float(np.abs(found - expected).max() / np.abs(expected).max())
 
@@ -49,7 +61,7 @@ def clustering(request: pytest.FixtureRequest) -> tuple[Array, Any]:
 def test_float64_is_the_reference(clustering: tuple[Array, Any], rule: str) -> None:
     X, model = clustering
     exp = wc.explain(model, X, rule=rule)
-    assert relative_error(exp.relevance, neon.explain(X, model.cluster_centers_, rule=rule)) <= 1e-9
+    assert relative_error(exp.relevance, once(neon.explain, X, model.cluster_centers_, rule=rule)) <= 1e-9
     factor = 4.0 if rule == "path" else 1.0
     assert exp.beta == pytest.approx(factor * neon.stiffness(X, model.cluster_centers_), rel=1e-9)
 
@@ -60,7 +72,8 @@ def test_float32_is_the_reference(clustering: tuple[Array, Any], rule: str) -> N
     X = X.astype(np.float32)
     model = KMeans(7, n_init=1, random_state=0).fit(X)
     exp = wc.explain(model, X, rule=rule)
-    expected = neon.explain(X.astype(np.float64), model.cluster_centers_.astype(np.float64), rule=rule)
+    exact = X.astype(np.float64), model.cluster_centers_.astype(np.float64)
+    expected = once(neon.explain, *exact, rule=rule)
     assert exp.relevance.dtype == np.float32
     assert relative_error(exp.relevance, expected) <= 1e-4
 
@@ -76,7 +89,7 @@ def test_the_order_in_memory_does_not_matter(clustering: tuple[Array, Any], rule
         "backwards": np.ascontiguousarray(X[::-1, ::-1])[::-1, ::-1],
     }
     exp = wc.explain(model, views[order], rule=rule)
-    assert relative_error(exp.relevance, neon.explain(X, model.cluster_centers_, rule=rule)) <= 1e-9
+    assert relative_error(exp.relevance, once(neon.explain, X, model.cluster_centers_, rule=rule)) <= 1e-9
 
 
 @pytest.mark.usefixtures("two_threads")
@@ -164,6 +177,10 @@ def test_close_centroids_are_those_that_a_comparison_of_all_pairs_finds() -> Non
     assert 50 < sum(found) < 450
 
 
+def shapley_of(x: Array, centroids: Array, c: int) -> Array:
+    return shapley(partial(neon.evidence, centroids=centroids, c=c), x, centroids.mean(axis=0))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("d", [1, 4, 9])
 @pytest.mark.parametrize("rule", RULES)
@@ -171,10 +188,8 @@ def test_two_clusters_are_the_shapley_value(d: int, rule: str) -> None:
     X, _ = make_blobs(20, d, centers=2, random_state=1)
     model = KMeans(2, n_init=1, random_state=0).fit(X)
     exp = wc.explain(model, X, rule=rule)
-    middle = model.cluster_centers_.mean(axis=0)
     for x, cluster, relevance in zip(X, exp.cluster, exp.relevance, strict=True):
-        function = partial(neon.evidence, centroids=model.cluster_centers_, c=cluster)
-        expected = shapley(function, x, middle)
+        expected = once(shapley_of, x, model.cluster_centers_, c=int(cluster))
         assert relative_error(relevance, expected) <= 1e-9
 
 
@@ -182,10 +197,10 @@ def test_two_clusters_are_the_shapley_value(d: int, rule: str) -> None:
 @pytest.mark.parametrize("rule", RULES)
 def test_many_clusters_in_few_features(rule: str) -> None:
     """More clusters than features: h does not fit where the relevance will be, and is computed twice."""
-    X = np.random.default_rng(0).normal(size=(500, 3))
+    X = np.random.default_rng(0).normal(size=(200, 3))
     centroids = X[:60]
     exp = wc.explain(centroids, X, rule=rule)
-    assert relative_error(exp.relevance, neon.explain(X, centroids, rule=rule)) <= 1e-9
+    assert relative_error(exp.relevance, once(neon.explain, X, centroids, rule=rule)) <= 1e-9
 
 
 @pytest.mark.parametrize("rule", RULES)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from whycluster.core.arrays import least
-from whycluster.data.arrays import strongest
+from whycluster.data.arrays import smallest, strongest
 
 
 @pytest.mark.parametrize("order", ["C", "F"])
@@ -23,7 +23,9 @@ def test_the_first_of_equals(order: str, seed: int, n_rows: int, n_columns: int,
     assert found.tolist() == values.min(axis=1).tolist()
     for n in (1, 3, 6, n_columns):
         expected = [sorted(range(n_columns), key=lambda i: -abs(row[i]))[:n] for row in values]
+        ascending = [sorted(range(n_columns), key=lambda i: row[i])[:n] for row in values]
         before = values.copy()
+        assert smallest(values, n).tolist() == ascending
         assert strongest(values, n).tolist() == expected
         assert (values == before).all()
 
@@ -32,3 +34,4 @@ def test_missing_values_are_the_weakest() -> None:
     values = np.array([[np.nan, 1.0, -5.0, 2.0, 0.0, 3.0], [1.0, 0.0, np.nan, 0.0, -2.0, 0.0]])
     assert strongest(values, 1).tolist() == [[2], [4]]
     assert strongest(values, 6)[:, -1].tolist() == [0, 2]
+    assert smallest(values, 6)[:, -1].tolist() == [0, 2]

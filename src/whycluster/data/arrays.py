@@ -67,18 +67,19 @@ def evenly_spaced_per_group(group: Codes, most: int) -> Codes:
 def strongest(values: NDArray[Any], n: int) -> Codes:
     """Return the columns of each row's n largest absolute values, in descending order; ties go by column."""
     size = -np.abs(values)
-    if n * _FEW > size.shape[1] or len(size) < 2 or np.isnan(size.sum()):
-        return np.asarray(np.argsort(size, axis=1, kind="stable")[:, :n])
-    return _first(size, n) if n > _FEW else _one_by_one(size, n)
+    few = n <= _FEW and n * _FEW <= size.shape[1] and len(size) > 1 and not np.isnan(size.sum())
+    return _one_by_one(size, n) if few else smallest(size, n)
 
 
-def _first(size: NDArray[Any], n: int) -> Codes:
-    """Return the columns of each row's n smallest values; rows with a tie at rank n are fully sorted."""
-    some = np.sort(np.argpartition(size, n - 1, axis=1)[:, :n], axis=1)
-    found = np.take_along_axis(size, some, axis=1)
+def smallest(values: NDArray[Any], n: int) -> Codes:
+    """Return the columns of each row's n smallest values, in ascending order; ties go by column."""
+    if n * _FEW > values.shape[1] or np.isnan(values.sum()):
+        return np.array(np.argsort(values, axis=1, kind="stable")[:, :n])  # a view would keep all columns
+    some = np.sort(np.argpartition(values, n - 1, axis=1)[:, :n], axis=1)
+    found = np.take_along_axis(values, some, axis=1)
     columns = np.take_along_axis(some, np.argsort(found, axis=1, kind="stable"), axis=1)
-    tied = np.flatnonzero((size <= found.max(axis=1)[:, None]).sum(axis=1) > n)
-    columns[tied] = np.argsort(size[tied], axis=1, kind="stable")[:, :n]
+    tied = np.flatnonzero((values <= found.max(axis=1, initial=-np.inf)[:, None]).sum(axis=1) > n)
+    columns[tied] = np.argsort(values[tied], axis=1, kind="stable")[:, :n]
     return columns
 
 

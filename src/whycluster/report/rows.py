@@ -12,7 +12,7 @@ from whycluster.core.arrays import Codes, Floats
 from whycluster.core.attribution import CodedQuery
 from whycluster.core.evidence import bar_of
 from whycluster.core.rules import CONTRAST
-from whycluster.data.arrays import strongest
+from whycluster.data.arrays import smallest, strongest
 from whycluster.explanations.base import BaseExplanation
 from whycluster.explanations.maps.projection import project
 from whycluster.report.contents import Contents
@@ -78,7 +78,7 @@ def nearest_clusters(exp: BaseExplanation, n_others: int) -> tuple[Codes, Floats
     evidence = outputs.contrasts(exp.energy, exp.table, exp.cluster_codes).astype(np.float64)
     n_clusters = evidence.shape[1]
     n_others = min(n_others, n_clusters - 1)
-    nearest = np.argsort(evidence, axis=1, kind="stable")[:, :n_others]  # NaN (own cluster) is last
+    nearest = smallest(np.where(np.isnan(evidence), np.inf, evidence), n_others)  # the own cluster is last
     if n_others == n_clusters - 1:
         nearest = np.sort(nearest, axis=1)
     return nearest, np.take_along_axis(evidence, nearest, axis=1)

@@ -14,6 +14,7 @@ from whycluster.core.blocks import InOrder
 from whycluster.core.energies import Energy
 from whycluster.core.passes import Block
 from whycluster.core.rows import Rows
+from whycluster.data.arrays import smallest
 from whycluster.explanations.base import BaseExplanation
 from whycluster.explanations.stories.member_sample import MemberSample
 from whycluster.explanations.summaries.comparisons import Clusters, TopRivals
@@ -91,13 +92,6 @@ def _candidates(sample: MemberSample, codes: Codes, group: Codes, d: int) -> tup
         total = np.zeros((len(here), n_clusters))
         np.add.at(total, member, weights)
         total[np.arange(len(here)), codes[here]] = -np.inf  # the cluster itself
-        rivals[here] = _largest(total, n_rivals)
+        rivals[here] = smallest(-total, n_rivals)
         weight[rows] = np.take_along_axis(weights, rivals[group[rows]], axis=1)
     return rivals, weight
-
-
-def _largest(values: Floats, n: int) -> Codes:
-    """Return the columns of the n largest values of each row, in decreasing order."""
-    some = np.sort(np.argpartition(-values, n - 1, axis=1)[:, :n], axis=1)
-    order = np.argsort(-np.take_along_axis(values, some, axis=1), axis=1, kind="stable")
-    return np.take_along_axis(some, order, axis=1)

@@ -12,6 +12,7 @@ from whycluster.core.arrays import Codes, Floats
 from whycluster.core.attribution import CodedQuery
 from whycluster.core.rules import CONTRAST
 from whycluster.data import display
+from whycluster.data.arrays import smallest
 from whycluster.data.days import to_days
 from whycluster.data.labels import cluster_name
 from whycluster.data.missing import is_missing
@@ -121,8 +122,7 @@ class SharedEvidence(NamedTuple):
         share = exp.competition.astype(np.float64)
         total = share.sum(axis=1, keepdims=True)
         share = np.divide(share, total, out=np.zeros_like(share), where=total > 0)
-        # A copy, since a view would keep the order of all clusters in memory.
-        competitor = np.argsort(-share, axis=1, kind="stable")[:, :_MOST_NAMED].copy()
+        competitor = smallest(-share, _MOST_NAMED)
         named = np.take_along_axis(share, competitor, axis=1)
         named = np.hstack([named, (total > 0) * np.maximum(0.0, 1.0 - named.sum(axis=1, keepdims=True))])
         named[named < _LEAST_SHARE] = 0.0
