@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cache, partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -139,8 +140,8 @@ class Population:
 
 
 Passes: TypeAlias = CompiledPasses | NumpyPasses
-Background: TypeAlias = Rows | Passes | Population
-"""The rows to measure, passes over them, or a finished measurement."""
+Background: TypeAlias = Rows | Callable[[], Passes] | Population
+"""The rows to measure, a function that returns passes over them, or a finished measurement."""
 
 
 def attribute(
@@ -152,15 +153,17 @@ def attribute(
     """
     query, by_columns = query.for_rows(rows), rows.by_columns and energy.takes_columns
     relevance = np.empty((rows.n_rows, rows.n_features), rows.dtype, "F" if by_columns else "C")
-    passes = passes_over(energy, rows, query, relevance)
+    passes = cache(partial(passes_over, energy, rows, query, relevance))  # measures, then answers
     if background is None:
         background = passes if query.cluster is None and query.competitor is None else rows
     try:
-        if isinstance(passes, NumpyPasses) and energy.needs_means:
+        if energy.needs_means:
             background = population(energy, background)
-            passes.energy = energy.with_means(*background.members)
+            own = passes()
+            assert isinstance(own, NumpyPasses)  # energies that need means are never compiled
+            own.energy = energy.with_means(*background.members)
         query = measured(query, energy, background)
-        found = passes.answer(Answer.RELEVANCE, Sharing(query.rule, query.beta, query.prior), relevance)
+        found = passes().answer(Answer.RELEVANCE, Sharing(query.rule, query.beta, query.prior), relevance)
     except OutOfRangeError:
         raise InvalidInputError(rows.why_out_of_range()) from None
     return Attribution(relevance, *found, query.beta, query.prior)
@@ -174,11 +177,11 @@ def passes_over(
     ``relevance`` is the array for the result if the passes are to compute the relevance.
     """
     query = query or CodedQuery()
-    is_sequential = relevance is not None and query.rule == SEQUENTIAL
+    is_sequential, size = relevance is not None and query.rule == SEQUENTIAL, block_rows(energy, rows)
     loops = energy.compiled if query.threshold is None and not is_sequential else None
     if loops is None or not loops.is_available:
         return numpy_passes(energy, rows, query, relevance)
-    return CompiledPasses(loops, rows, block_rows(energy, rows), query.cluster, query.competitor)
+    return CompiledPasses(loops, rows, size, query.cluster, query.competitor)
 
 
 def numpy_passes(
@@ -195,9 +198,10 @@ def population(energy: Energy, rows: Background) -> Population:
         return rows
     if isinstance(rows, Rows):
         with explaining_why_out_of_range(rows):
-            return population(energy, passes_over(energy, rows))
-    mean, sizes = rows.measure()
-    means = rows.means if isinstance(rows, NumpyPasses) else np.zeros((energy.n_clusters, 0))
+            return population(energy, partial(passes_over, energy, rows))
+    passes = rows()
+    mean, sizes = passes.measure()
+    means = passes.means if isinstance(passes, NumpyPasses) else np.zeros((energy.n_clusters, 0))
     return Population(mean, sizes, means)
 
 
