@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from whycluster.clustering.kernel_kmeans import KernelKMeans
     from whycluster.clustering.surrogate import Surrogate
     from whycluster.core.errors import (
+        AgreementWarning,
         ColumnWarning,
         FewRowsWarning,
         FidelityWarning,
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [  # without deep: ``from whycluster import *`` has to work if torch is not installed
+    "AgreementWarning",
     "ColumnWarning",
     "Explanation",
     "FewRowsWarning",
@@ -109,6 +111,7 @@ _CONTENTS = {  # the table of contents: the module that defines each name, or th
     "UnsupportedModelError": "core.errors",
     "NotFittedError": "core.errors",
     "MissingDependencyError": "core.errors",
+    "AgreementWarning": "core.errors",
     "FidelityWarning": "core.errors",
     "ColumnWarning": "core.errors",
     "FewRowsWarning": "core.errors",

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from whycluster.core.errors import InvalidInputError
 from whycluster.data.arrays import DASK
 from whycluster.explanations.explanation import Explanation
@@ -25,6 +28,7 @@ def explain(
     categorical: Sequence[int] | None = None,
     at: str | None = None,
     units: str | None = None,
+    noise: bool = True,
     **query: Unpack[QueryOptions],
 ) -> Explanation:
     """Explain why each row is in its cluster.
@@ -50,6 +54,8 @@ def explain(
         explained instead of the inputs
     units : for a `whycluster.deep.DeepClustering`: "channels" sums relevance over all locations,
         "locations" over all channels
+    noise : for clusterings with noise, such as DBSCAN, whether noise competes with the clusters. If not,
+        clusters compete only with each other, and a row that is noise is explained for its nearest cluster.
     query : the options of `whycluster.Query`, which describes them in full: ``target``, the cluster to
         explain (by default the row's own); ``against``, a single competitor (by default all); ``rule`` and
         ``beta``, how the evidence is shared among the competitors; ``threshold``, to explain a probability;
@@ -81,6 +87,8 @@ def explain(
                 "explain: at and units apply only to deep clusterings, which do not accept Dask collections. "
                 "Leave at and units out."
             )
+        if not noise:
+            model = to_network(model).without_noise()
         lazy: Any = explain_lazily(
             model, X, Query(**query), feature_names=feature_names, metric=metric, categorical=categorical
         )
@@ -94,16 +102,24 @@ def explain(
                 "is fitted to all rows of X. To explain a few rows, use explain(labels, X)[rows]; to explain "
                 "new rows, use wc.Surrogate().fit(X, labels)."
             )
-        from whycluster.clustering.labels import fit_surrogate  # loads scikit-learn
+        from whycluster.clustering.labels import network_of_labels  # loads scikit-learn
 
-        # Each row is explained for its own label, even if the surrogate would predict another.
-        found, given = fit_surrogate(found.labels, X, feature_names)
-        if query.get("target") is None:
-            query["target"] = given
+        # Each row is explained for its own label, even if the network would assign another.
+        found, given = network_of_labels(found, X, feature_names)
+        if query.get("target") is None and given is not None:
+            query["target"] = given if noise else _without_noise(found.without_noise(), X, given)
+    if not noise:
+        found = found.without_noise()
     return found.explain(X, feature_names=feature_names, at=at, units=units, **query)
 
 
-def neuralize(model: Any, *, metric: str | None = None, categorical: Sequence[int] | None = None) -> Network:
+def neuralize(
+    model: Any,
+    *,
+    metric: str | None = None,
+    categorical: Sequence[int] | None = None,
+    rows: Any = None,
+) -> Network:
     """Rewrite a fitted clustering model as a neural network that assigns every row as the model does.
 
     Parameters
@@ -116,6 +132,8 @@ def neuralize(model: Any, *, metric: str | None = None, categorical: Sequence[in
         probabilities are those of Student's t-distribution)
     categorical : for KPrototypes, the columns that were fitted as categories, in the order in which they were
         passed to ``fit``
+    rows : for models that give labels by a rule but keep no rows, such as scikit-learn's HDBSCAN, the rows
+        that the model was fitted on
 
     Returns
     -------
@@ -130,7 +148,12 @@ def neuralize(model: Any, *, metric: str | None = None, categorical: Sequence[in
     >>> net.evidence([[1.0, 5.0]])
     array([[ 8., -8.]])
     """
-    return to_network(model, metric, categorical)
+    return to_network(model, metric, categorical, rows=rows)
+
+
+def _without_noise(network: Network, X: Any, labels: NDArray[Any]) -> NDArray[Any]:
+    """Return the label of each row, or its nearest cluster if it is noise."""
+    return np.where(network.codes.find(labels) >= 0, labels, network.assign(X))
 
 
 def _check_labels(model: Any, X: Any) -> None:

@@ -779,12 +779,10 @@ def test_the_gradient_is_asked_of_the_last_step() -> None:
     )
 
 
-@pytest.mark.slow
 def test_labels_at_the_end_are_explained_in_the_columns_as_they_are() -> None:
     model = make_pipeline(StandardScaler(), DBSCAN(eps=2.3)).fit(WINE)
-    with pytest.warns(wc.FidelityWarning):
-        exp = wc.explain(model, WINE)
-    assert exp.fidelity is not None
+    exp = wc.explain(model, WINE)
+    assert exp.agreement is not None
     assert [str(label) for label in exp.cluster[:5]] == [
         "noise" if label == -1 else str(label) for label in model[-1].labels_[:5]
     ]

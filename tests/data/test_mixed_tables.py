@@ -106,16 +106,16 @@ def test_objects_in_an_array_are_not_guessed_at() -> None:
 
 
 @pytest.mark.filterwarnings("ignore::whycluster.ColumnWarning")
-def test_a_model_without_prediction_is_explained_by_its_labels() -> None:
+def test_a_model_without_prediction_is_explained_by_its_rule() -> None:
     from sklearn.cluster import DBSCAN
 
     frame = customers()
     pipe = make_pipeline(wc.tabular.encoder(frame), DBSCAN(eps=1.2, min_samples=5)).fit(frame)
     exp = wc.explain(pipe, frame)
-    assert exp.fidelity is not None
+    assert exp.agreement is not None
+    assert exp.agreement.share == 1.0
     assert exp.feature_names == list(frame.columns)
-    with pytest.raises(wc.UnsupportedModelError, match="the labels of DBSCAN give the cluster of each row"):
-        wc.neuralize(pipe)
+    assert set(wc.neuralize(pipe).assign(frame[:9]).tolist()) <= set(exp.labels.tolist())
 
 
 @pytest.mark.filterwarnings("ignore::whycluster.ColumnWarning")

@@ -178,12 +178,13 @@ def test_a_pipeline_that_ends_in_no_clustering(last: Any) -> None:
 
 
 def test_a_pipeline_that_ends_in_labels() -> None:
-    model = make_pipeline(StandardScaler(), DBSCAN(eps=2.3)).fit(WINE)
+    model = make_pipeline(StandardScaler(), DBSCAN(eps=2.3, metric="chebyshev")).fit(WINE)
     with pytest.raises(wc.UnsupportedModelError) as error:
         wc.neuralize(model)
     assert str(error.value) == (
         "neuralize: the labels of DBSCAN give the cluster of each row but no rule for other rows, so there "
-        "is no network. Explain them through a surrogate with wc.explain(labels, X), or neuralize the "
+        "is no network. DBSCAN has a rule for the metrics euclidean, manhattan and haversine; this one has "
+        "metric='chebyshev'. Explain them through a surrogate with wc.explain(labels, X), or neuralize the "
         "surrogate wc.Surrogate().fit(X, labels)."
     )
     assert message(model, WINE[:50]).startswith(

@@ -24,7 +24,7 @@ EXTRAS = {
     "faiss-cpu": "faiss.Kmeans (extra faiss)",
     "kmedoids": "KMedoids (extra medoids)",
     "kmodes": "KModes, KPrototypes (extra categories)",
-    "hdbscan": "its labels, through a surrogate",
+    "hdbscan": "HDBSCAN, by the rule that its labels follow",
     "kneed": "choosing the number of clusters (extra tabular)",
     "matplotlib": "plots (extra plots)",
     "jinja2": "reports (extra report)",

@@ -9,14 +9,48 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whycluster.clustering.surrogate import Surrogate
+from whycluster.core.errors import NotFittedError, UnsupportedModelError
 from whycluster.data.arrays import to_finite_array
 from whycluster.data.column_checks import classify_columns
 from whycluster.data.mixed_table import RawTable
 from whycluster.data.opening import column_names, open_table
 from whycluster.data.table import Table
+from whycluster.explanations.agreement import LEAST
+from whycluster.models.adapters.incomplete import OnlyLabels
+from whycluster.models.agreement import with_agreement
 from whycluster.models.network import Network
 from whycluster.pipelines.network import network_behind
 from whycluster.pipelines.tabular import encode, warn_of_columns
+
+
+def network_of_labels(
+    found: OnlyLabels, X: Any, feature_names: Sequence[Hashable] | None = None
+) -> tuple[Network, NDArray[Any] | None]:
+    """Return the network of a clustering that gives only labels, and the label of each row.
+
+    The network is that of the rule that the labels follow or, if no rule is known, of a surrogate. Rows that
+    the model was not fitted on have no labels.
+    """
+    if found.rule is None:
+        return fit_surrogate(found.labels, X, feature_names)
+    try:
+        rows = found.fitted_rows(X, "explain")
+        network = found.network(rows)
+    except (UnsupportedModelError, NotFittedError):  # of the steps before the model
+        return fit_surrogate(found.labels, X, feature_names)
+    if network is not None and rows is not None:
+        network = with_agreement(network, X, found.labels, "explain")
+        assert network.agreement is not None
+        if network.agreement.share >= LEAST:
+            return network, np.asarray(found.labels)
+        network.agreement.warn_of_surrogate(found.kind)
+    elif network is not None and _n_rows(X) != len(found.labels):
+        return network, None
+    return fit_surrogate(found.labels, X, feature_names)
+
+
+def _n_rows(X: Any) -> int:
+    return open_table(X, where="explain", any_kind=True).n_rows
 
 
 def fit_surrogate(

@@ -31,6 +31,10 @@ class FidelityWarning(UserWarning):
     """A surrogate matches its labels poorly, so its explanations may not hold for the clustering."""
 
 
+class AgreementWarning(UserWarning):
+    """The rule that is known for a clustering does not give all rows the label that they have."""
+
+
 class ColumnWarning(UserWarning):
     """Some columns of a table are left out or may be misread; the message names them."""
 

@@ -360,6 +360,9 @@ def read_network(model: Any, where: str, metric: str | None) -> Network:
     """Return the network of a model; raise an error unless it explains rows in terms of their columns."""
     found = find_network(model, metric, (), where=where)
     if isinstance(found, OnlyLabels):
+        network = found.network()
+        if network is not None:
+            return network
         raise UnsupportedModelError(
             f"{where}: model must be able to assign new rows; {found.kind} only say which cluster each row "
             "is in. Fit a surrogate to some rows, and pass the surrogate: wc.Surrogate().fit(X, labels)."

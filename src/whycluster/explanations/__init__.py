@@ -12,7 +12,7 @@ Modules and folders, in reading order:
 - `findings`: sentences and warnings about clusters (public as ``whycluster.findings``)
 - `checks/`: checks that warn about misleading results
 - `quality/`: whether there are clusters at all; `fidelity`: how well a surrogate matches the labels it was
-  fitted to
+  fitted to; `agreement`: how far the rule of a clustering gives the labels that its rows have
 - `wording/`: tables, lists and claims as text
 - `maps/`: the map of the rows, and the colors and shapes of clusters
 """

@@ -25,6 +25,7 @@ from whycluster.data.arrays import row_positions
 from whycluster.data.frames import build_frame, unique_name
 from whycluster.data.labels import renamed
 from whycluster.data.table import Table
+from whycluster.explanations.agreement import Agreement
 from whycluster.explanations.fidelity import Fidelity
 from whycluster.explanations.row_access import RowAccess
 from whycluster.explanations.summaries.members import MemberClusters
@@ -64,6 +65,7 @@ class BaseExplanation(RowAccess):
     threshold: float | None = None
     prior: Prior | None = None  # the weights of the clusters, for rules that use them
     fidelity: Fidelity | None = None
+    agreement: Agreement | None = None  # for models that give only labels, with those labels
     positions: Codes | None = None  # positions in the explained data; None if all rows are included, in order
     row_names: Any = None  # names for the rows of the explained data, if the data contain none
     model: Any = None  # the explained model, if known
@@ -165,10 +167,15 @@ class BaseExplanation(RowAccess):
     def member_clusters(self) -> MemberClusters:
         """The clusters that have members, and how often members have each cluster as strongest competitor."""
         found = MemberClusters.of(self.cluster_codes, self.competitor_codes, self.is_member, len(self.labels))
-        if self.fidelity is None:
+        if not self.is_labeled:
             return found
         size = np.bincount(self.cluster_codes, minlength=len(self.labels))[found.codes]
         return replace(found, size=size)
+
+    @property
+    def is_labeled(self) -> bool:
+        """Whether rows have labels of a clustering that gives only labels; the network may assign others."""
+        return self.fidelity is not None or self.agreement is not None
 
     def surrogate_sentences(self) -> list[str]:
         """Return the caveats about the surrogate that apply to all shares, or [] if there is no surrogate."""
@@ -227,6 +234,8 @@ class BaseExplanation(RowAccess):
             how += f", reference={self.reference}"
         if self.fidelity is not None:
             how += f"; a surrogate that predicts {self.fidelity.cross_validated:.1%} of the labels"
+        if self.agreement is not None:
+            how += f"; agrees with {self.agreement.percentage} of the labels"
         return how
 
     def __str__(self) -> str:
@@ -238,10 +247,13 @@ class BaseExplanation(RowAccess):
 
     def rename(self, names: Mapping[Any, str]) -> Self:
         """Return the explanation with other names for some clusters: ``exp.rename({0: "Loyal"})``."""
-        labels, fidelity = renamed(self.labels, names, "rename"), self.fidelity
+        fidelity, agreement = self.fidelity, self.agreement
         if fidelity is not None:
             fidelity = replace(fidelity, labels=renamed(fidelity.labels, names, "rename"))
-        return replace(self, labels=labels, fidelity=fidelity)
+        if agreement is not None:
+            agreement = replace(agreement, labels=renamed(agreement.labels, names, "rename"))
+        labels = renamed(self.labels, names, "rename")
+        return replace(self, labels=labels, fidelity=fidelity, agreement=agreement)
 
     def claim(self) -> str:
         """Return the claim about a single row as a sentence."""

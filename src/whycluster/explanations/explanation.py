@@ -97,6 +97,8 @@ class Explanation(BaseExplanation):
     threshold : the probability that the cluster is compared with, or None if it is compared with other
         clusters
     fidelity : how well the explained surrogate matches the clustering, or None for exact networks
+    agreement : for models that give only labels and follow a known rule, such as DBSCAN, how far the rule
+        gives the rows the labels that they have; otherwise None
     labels : (K,) the labels of all clusters, in the order of the columns of `competition`
     reference, reference_reason : for the features of a deep clustering, where they are measured from, as in
         `whycluster.deep.DeepClustering`; None for tables
@@ -283,8 +285,9 @@ class Explanation(BaseExplanation):
         one.unchanged_table("counterfactual")
         cluster = int(one.assigned_codes[0])
         code = None if to is None else self._another(to, cluster)
+        x = one.table.inputs(0, 1, self.energy.offset, np.empty((1, self.energy.n_inputs)))
         return find(
-            self.energy,
+            self.energy.apart_from(x),
             self.table,
             self.labels,
             row=range(len(self))[row],
@@ -367,6 +370,6 @@ def summarize_features(
 
     ``find_rivals`` is the function that `summarize` takes.
     """
-    rows = exp.cluster_codes if exp.fidelity is not None else exp.assigned_codes
+    rows = exp.cluster_codes if exp.is_labeled else exp.assigned_codes
     note, members = " ".join(exp.surrogate_sentences()), exp.member_clusters
     return summarize(table, relevance, rows, exp.is_member, members, exp.labels, exp.data, note, find_rivals)

@@ -17,8 +17,9 @@ def warn_of_few_rows(exp: BaseExplanation, query: CodedQuery) -> None:
     measured = query.to_measure(exp.energy)
     if not measured or (len(exp.labels) < 3 and query.rule != SEQUENTIAL):
         return  # beta and the sizes make no difference if there is only one competitor
-    if exp.fidelity is not None and len(exp) == exp.fidelity.size.sum():
-        return  # a surrogate has seen all rows that there are
+    known = exp.agreement if exp.fidelity is None else exp.fidelity
+    if known is not None and len(exp) == known.size.sum():
+        return  # these are all rows that there are
     warnings.warn(
         f"explain: {' and '.join(measured)} {'was' if measured == [BETA] else 'were'} measured on only "
         f"{len(exp)} row{'s' * (len(exp) != 1)}, fewer than {ENOUGH} per cluster. As part of a larger table, "

@@ -33,6 +33,7 @@ from whycluster.data.opening import column_names, open_table
 from whycluster.data.settings import setting
 from whycluster.data.table import Table
 from whycluster.data.validation import invalid_choice
+from whycluster.explanations.agreement import Agreement
 from whycluster.explanations.base import BaseExplanation
 from whycluster.explanations.explanation import Explanation
 from whycluster.explanations.few_rows import ENOUGH, warn_of_few_rows
@@ -162,6 +163,7 @@ class NetworkOptions(TypedDict, total=False):
     labels: ArrayLike | None
     feature_names: Sequence[Hashable] | None
     fidelity: Fidelity | None
+    agreement: Agreement | None
 
 
 class Network(ABC):
@@ -175,6 +177,7 @@ class Network(ABC):
     labels : (K,) the model's names for its clusters; by default 0..K-1
     feature_names : (d,) the names of the columns that the model was fitted on, or None
     fidelity : for a surrogate, how well it matches the clustering that it approximates
+    agreement : for a model that gives only labels, how far the network assigns its rows the same labels
     """
 
     def __init__(
@@ -184,6 +187,7 @@ class Network(ABC):
         labels: ArrayLike | None = None,
         feature_names: Sequence[Hashable] | None = None,
         fidelity: Fidelity | None = None,
+        agreement: Agreement | None = None,
     ) -> None:
         if energy.n_clusters < 2:
             raise InvalidInputError(
@@ -204,7 +208,7 @@ class Network(ABC):
                 f"neuralize: labels must be {energy.n_clusters} names, one per cluster; "
                 f"got {len(self.labels)}."
             )
-        self.fidelity = fidelity
+        self.fidelity, self.agreement = fidelity, agreement
 
     @abstractmethod
     def open(
@@ -271,7 +275,24 @@ class Network(ABC):
         if network.fidelity is not None:
             labels = renamed(network.fidelity.labels, names, "rename")
             network.fidelity = replace(network.fidelity, labels=labels)
+        if network.agreement is not None:
+            labels = renamed(network.agreement.labels, names, "rename")
+            network.agreement = replace(network.agreement, labels=labels)
         return network
+
+    def without_noise(self) -> Network:
+        """Return the network of the clusters alone, which assigns noise to the nearest cluster.
+
+        Its explanations compare a cluster with other clusters only. With noise, the competitor of most rows
+        is noise, and the evidence answers "why is this row not noise?".
+        """
+        raise self._no_noise()
+
+    def _no_noise(self) -> UnsupportedModelError:
+        return UnsupportedModelError(
+            "without_noise: the network must treat rows far from all clusters as noise, as that of DBSCAN "
+            "does, and have at least 2 other clusters. Compare two clusters with against= instead."
+        )
 
     @property
     def n_clusters(self) -> int:
@@ -350,8 +371,12 @@ class Network(ABC):
             )
         if self.fidelity is not None:
             self.fidelity.warn_if_low()
+        if self.agreement is not None:
+            self.agreement.warn_if_low()
         if asked.background is None and explanation.evidence.size < ENOUGH * len(self.labels):
             warn_of_few_rows(explanation, coded)
+        if self.agreement is not None:
+            explanation = replace(explanation, agreement=self.agreement)
         return replace(explanation, model=self.model)  # type: ignore[no-any-return]  # or a TextExplanation
 
     def explain_rows(
@@ -401,7 +426,7 @@ class TableNetwork(Network):
 
     Parameters
     ----------
-    energy, labels, feature_names, fidelity : as for `Network`
+    energy, labels, feature_names, fidelity, agreement : as for `Network`
     categories : for each feature its categories in the order of their codes, or None if it is numeric
     verification : compares the model's own predictions with this network, on all rows that are opened
     """
@@ -417,6 +442,16 @@ class TableNetwork(Network):
         super().__init__(energy, **options)
         self.categories, self.verification = categories, verification
         self.is_checked = verification is not None
+
+    def without_noise(self) -> Network:
+        """Return the network of the clusters alone, which assigns noise to the nearest cluster."""
+        energy = self.energy.without_noise
+        if energy is None or energy.n_clusters < 2:
+            raise self._no_noise()
+        network = copy(self)
+        vars(network).pop("codes", None)
+        network.energy, network.labels = energy, self.labels[:-1]
+        return network
 
     @property
     def takes_any_kind(self) -> bool:

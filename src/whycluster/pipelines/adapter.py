@@ -37,18 +37,28 @@ def _pipeline(model: Any) -> Network | OnlyLabels | AwaitingColumns:
     check_fitted(model)
     if front_end is not None:
         return front_end.network(steps, innermost)
-    names, last = names_of(first), adapt_model(end)
-    if isinstance(last, OnlyLabels):  # labels can be explained whatever the steps are
-        return last
-    check_fitted(*transformers)
-    if isinstance(last, Network):
-        check_not_deep(last, end)
-    n_columns = first.n_features_in_ if hasattr(first, "n_features_in_") else last.n_features
+    return _put_behind(model, adapt_model(end), first, transformers)
+
+
+def _put_behind(
+    model: Any, last: Network | OnlyLabels | AwaitingColumns, first: Any, transformers: list[Any]
+) -> Network | OnlyLabels | AwaitingColumns:
+    """Put the last step, as its adapter returns it, behind the other steps; ``first`` is the first step."""
 
     def behind(network: Network) -> Network:
-        return network_behind(model.steps[:-1], network, n_columns, names)
+        n_columns = first.n_features_in_ if hasattr(first, "n_features_in_") else network.n_features
+        return network_behind(model.steps[:-1], network, n_columns, names_of(first))
 
+    if isinstance(last, OnlyLabels):  # labels can be explained whatever the steps are
+
+        def transform(X: Any) -> Any:
+            check_fitted(*transformers)
+            return model[:-1].transform(X)
+
+        return replace(last, behind=behind, transform=transform, names=names_of(first))
+    check_fitted(*transformers)
     if isinstance(last, AwaitingColumns):
         place = last.place
         return replace(last, place=lambda columns: behind(place(columns)), transform=model[:-1].transform)
+    check_not_deep(last, model.steps[-1][1])
     return behind(last)

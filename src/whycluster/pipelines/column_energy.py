@@ -48,6 +48,12 @@ class ColumnsEnergy(WrappedEnergy):
         """(D,) the column of each feature, or -1 for a feature without a column."""
         return self.source
 
+    def apart_from(self, x: Floats) -> Energy:
+        """Return the energies of changed versions of a row."""
+        found = copy(self)
+        found.energy = self.energy.apart_from(x)
+        return found
+
     def compared(self, x: Floats) -> Floats:
         """Return the rows in the form in which the energy of the features compares them."""
         return self.energy.compared(x)

@@ -106,6 +106,14 @@ class MixingEnergy(WrappedEnergy):
         found.prepare(np.where(sizes[:, None] > 0, means, 0.0))
         return found
 
+    def apart_from(self, x: Floats) -> Energy:
+        """Return the energies of changed versions of a row."""
+        z = np.empty((len(x), self.n_outputs))
+        self.map(x, z)
+        found = copy(self)
+        found.energy = self.energy.apart_from(z)
+        return found
+
     def linearized(self) -> Energy | None:
         """Return the linearized energy after the same map."""
         inner = self.energy.linearized()

@@ -86,10 +86,15 @@ class PipelineNetwork(Network):
 
     def __init__(self, energy: Energy, stages: Stages) -> None:
         last = stages.last
-        super().__init__(energy, feature_names=stages.names, fidelity=last.fidelity)
+        super().__init__(energy, feature_names=stages.names, fidelity=last.fidelity, agreement=last.agreement)
         self.stages, self.labels, self.is_checked = stages, last.labels, last.is_checked
 
     takes_any_kind = True
+
+    def without_noise(self) -> Network:
+        """Return the network of the clusters alone, which assigns noise to the nearest cluster."""
+        stages = self.stages
+        return network_of(stages.form, stages.last.without_noise(), self.n_features, stages.names)
 
     @property
     def text_columns(self) -> frozenset[int]:

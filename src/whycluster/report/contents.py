@@ -172,7 +172,7 @@ class Contents(ABC):
             "pairs": self.pairs() if len(self.names) <= FEW_CLUSTERS else None,
             "median": self.exp.median_evidence,
             "n_rows": self.n_rows,
-            "labeled": self.exp.fidelity is not None,
+            "labeled": self.exp.is_labeled,
             "contrast": self.exp.rule == CONTRAST,
             "threshold": self.exp.threshold,
         }
@@ -227,7 +227,7 @@ class Contents(ABC):
     @property
     def codes_on_map(self) -> Codes:
         """(n,) the clusters on the map: the labels if labels are explained, else the model's clusters."""
-        return self.exp.cluster_codes if self.exp.fidelity is not None else self.exp.assigned_codes
+        return self.exp.cluster_codes if self.exp.is_labeled else self.exp.assigned_codes
 
     @cached_property
     def _on_map(self) -> list[int]:
@@ -342,7 +342,7 @@ class Contents(ABC):
             f"{self._evidence_texts[0]}."
         ]
         n_targets = int((~exp.is_member).sum())
-        if exp.fidelity is None and n_targets:
+        if not exp.is_labeled and n_targets:
             are = "is" if n_targets == 1 else "are"
             lines.append(
                 f"{display.count(n_targets, self.noun)} {are} explained for a cluster that the model does "

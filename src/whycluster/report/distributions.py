@@ -47,7 +47,7 @@ class Distributions(NamedTuple):
     def of(cls, exp: Explanation, features: Iterable[int]) -> Distributions:
         """Count the values of these features."""
         table, n_clusters = exp.table, len(exp.labels)
-        clusters = exp.cluster_codes if exp.fidelity is not None else exp.assigned_codes
+        clusters = exp.cluster_codes if exp.is_labeled else exp.assigned_codes
         wanted = sorted(set(features))
         sizes = {i: len(table.categories[i]) for i in wanted if i in table.categories}
         edges = _edges(table, [i for i in wanted if i not in table.categories])

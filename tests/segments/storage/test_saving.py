@@ -45,6 +45,7 @@ from whycluster.models.energies import (
     GaussianEnergy,
     ManhattanEnergy,
     MixedEnergy,
+    NeighborEnergy,
     StudentEnergy,
     Tree,
     TreeEnergy,
@@ -213,6 +214,19 @@ ENERGIES: list[Energy] = [
     KERNEL,
     KernelEnergy(RNG.normal(size=(5, 3)), np.array([2, 3]), np.inf),
     ZeroReferenceEnergy(RNG.normal(size=(4, 3)) + 1e6, RNG.random(3)),
+    NeighborEnergy(
+        RNG.normal(size=(7, 3)),
+        np.array([3, 3, 1]),
+        "manhattan",
+        n_neighbors=2,
+        bias=RNG.normal(size=3),
+        floor=0.2,
+        cores=RNG.random(7),
+        others=RNG.normal(size=(2, 3)),
+    ),
+    NeighborEnergy(
+        RNG.normal(size=(8, 3)), np.array([2, 2, 2, 2]), n_neighbors=3, votes=True, leaves_out=False
+    ),
     FloorEnergy(KERNEL, 1.5, RNG.random(3)),
     TreeEnergy(Tree(np.array([1, -1, -1, -1]), np.array([-1, 2, 0, 1])), RNG.normal(size=(4, 3))),
 ]
@@ -786,7 +800,7 @@ def array(name: str, value: Any) -> Change:
             fact(energy="TorchEnergy"),
             "'energy' must be one of SquaredEnergy, ZeroReferenceEnergy, ManhattanEnergy, MixedEnergy, "
             "DiagonalGaussianEnergy, GaussianEnergy, LinearEnergy, CosineEnergy, StudentEnergy, "
-            "KernelEnergy, FloorEnergy, TreeEnergy; got 'TorchEnergy'",
+            "KernelEnergy, FloorEnergy, NeighborEnergy, TreeEnergy; got 'TorchEnergy'",
         ),
         (fact(energy="KernelEnergy"), "there must be an array 'energy.support'"),
         (fact(feature_names="ab"), "'feature_names' must be of type list or NoneType; got str"),

@@ -95,6 +95,15 @@ class Energy(ABC):
         """(n_inputs,) the feature that each input belongs to, or a negative number if it belongs to none."""
         return np.arange(self.n_features)
 
+    @property
+    def without_noise(self) -> Energy | None:
+        """The energies of the clusters alone if the last energy is that of noise, else None."""
+        return None
+
+    def apart_from(self, x: Floats) -> Energy:  # noqa: ARG002  # for those that contain rows
+        """Return the energies of changed versions of a row, (1, n_inputs), which is not their neighbor."""
+        return self
+
     def linearized(self) -> Energy | None:
         """Return an energy with the same boundaries and linear differences, or None if there is none."""
         return None

@@ -200,7 +200,7 @@ def _which_rows(n: int, n_kept: int, n_rows: int) -> str:
 
 def _codes(exp: BaseExplanation) -> Codes:
     """Return the clusters to measure: given labels, or else the clusters that the model assigns."""
-    labeled = exp.fidelity is not None and exp.is_targeted and len(np.unique(exp.cluster_codes)) > 1
+    labeled = exp.is_labeled and exp.is_targeted and len(np.unique(exp.cluster_codes)) > 1
     return exp.cluster_codes if labeled else exp.assigned_codes
 
 

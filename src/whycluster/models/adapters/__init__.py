@@ -6,6 +6,8 @@ Modules, in reading order:
 - `unsupported`: the list of supported models, and the error for all other objects
 - `incomplete`: results of adapters for models that cannot become a network yet
 - `sklearn`: nearest centroids and trees; `sklearn_mixture`: mixtures of Gaussians
+- `density`: networks of clusterings by density; `sklearn_density`: those of scikit-learn, and `hdbscan`
+- `sklearn_hierarchy`: agglomerative clusterings; `sklearn_neighbors`: votes of neighbors
 - `faiss`, `dask_ml`: k-means from these libraries
 - `kmedoids`: medoids; `kmodes`: tables with categories
 

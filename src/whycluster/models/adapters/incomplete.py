@@ -5,26 +5,89 @@ Some provide only labels; others do not record which of their columns are catego
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from whycluster.core.arrays import Floats
 from whycluster.core.errors import InvalidInputError
 from whycluster.data.column_kinds import non_numeric_columns
 from whycluster.data.display import count
 from whycluster.data.frame_table import as_frame
-from whycluster.data.opening import as_array
+from whycluster.data.mixed_table import RawTable
+from whycluster.data.opening import as_array, open_table
 from whycluster.models.network import Network
 
 
 @dataclass(frozen=True)
-class OnlyLabels:
-    """A clustering without an exact network, which provides only a label for each row it was fitted on."""
+class KeptRows:
+    """Rows that a model keeps from its fit, and their positions among the rows it was fitted on."""
 
-    labels: Any  # (n,)
-    kind: str  # the source of the labels, for messages
+    positions: Any  # (m,)
+    rows: Any  # (m, d)
+
+
+@dataclass(frozen=True)
+class OnlyLabels:
+    """A clustering that provides a label for each row it was fitted on, and perhaps a rule for these labels.
+
+    Attributes
+    ----------
+    labels : (n,)
+    kind : the source of the labels, for messages
+    rule : makes the network of the rule, given the rows that the model was fitted on, (n, d), or None if the
+        model keeps enough of them; None if no rule is known
+    kept : the rows that the model keeps, if it keeps enough of them for the rule
+    obstacle : why no rule is known although there is one for such models, as a sentence
+    names : the names of the columns that the model, or the first step, was fitted on, if it stores them
+    transform : the steps before the model, in a pipeline
+    behind : puts the network of the model behind these steps
+    """
+
+    labels: Any
+    kind: str
+    rule: Callable[[Floats | None], Network] | None = None
+    kept: KeptRows | None = None
+    obstacle: str = ""
+    names: Sequence[Hashable] | None = None
+    transform: Callable[[Any], Any] | None = None
+    behind: Callable[[Network], Network] | None = None
+
+    def network(self, rows: Floats | None = None) -> Network | None:
+        """Return the network of the rule, or None if there is none or if it needs the rows.
+
+        ``rows`` are the rows that the model was fitted on, after the steps of a pipeline.
+        """
+        if self.rule is None or (rows is None and self.kept is None):
+            return None
+        network = self.rule(rows)
+        return network if self.behind is None else self.behind(network)
+
+    def fitted_rows(self, X: Any, where: str) -> Floats | None:
+        """Return X as the model was fitted on it, (n, d), or None if the model was not fitted on these rows.
+
+        X may be given with other columns or in other units than those that were clustered.
+        """
+        rows = self._features(X, where)
+        if rows is None or len(rows) != len(self.labels):
+            return None
+        if self.kept is None:
+            return rows
+        kept = np.asarray(self.kept.rows, dtype=np.float64)
+        is_same = rows.shape[1] == kept.shape[1] and np.allclose(rows[self.kept.positions], kept, 1e-9, 0.0)
+        return rows if is_same else None
+
+    def _features(self, X: Any, where: str) -> Floats | None:
+        """Return the numbers that the model takes, or None if X does not hold them."""
+        table = open_table(X, where=where, any_kind=True)
+        if self.names is not None and set(self.names) <= set(table.feature_names):
+            table = open_table(X, where=where, any_kind=True, model_names=self.names)
+        if self.transform is not None:
+            table = open_table(self.transform(table.native), where=where, any_kind=True)
+        is_raw = isinstance(table, RawTable)
+        return None if is_raw or table.first_not_finite() is not None else table.to_array()
 
 
 @dataclass(frozen=True)

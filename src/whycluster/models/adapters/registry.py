@@ -20,6 +20,7 @@ from whycluster.data.arrays import DASK
 from whycluster.data.opening import column_names
 from whycluster.models.adapters.incomplete import AwaitingColumns, OnlyLabels
 from whycluster.models.adapters.unsupported import unsupported
+from whycluster.models.agreement import with_agreement
 from whycluster.models.nearest_centroid import from_centroids, has_value, n_dimensions
 from whycluster.models.network import Network
 
@@ -29,11 +30,15 @@ _ADAPTERS = {
     "clustpy.deep": "deep.clustpy",
     "dask_ml": "models.adapters.dask_ml",
     "faiss": "models.adapters.faiss",
+    "hdbscan": "models.adapters.hdbscan",
     "kmedoids": "models.adapters.kmedoids",
     "kmodes": "models.adapters.kmodes",
     "pyspark.ml": "pipelines.spark_models",
     "sklearn": "models.adapters.sklearn",
+    "sklearn.cluster": "models.adapters.sklearn_density",
+    "sklearn.cluster._agglomerative": "models.adapters.sklearn_hierarchy",
     "sklearn.feature_extraction.text": "text.network",
+    "sklearn.neighbors._classification": "models.adapters.sklearn_neighbors",
     "sklearn.mixture": "models.adapters.sklearn_mixture",
     "sklearn.pipeline": "pipelines.adapter",
     "whycluster": "clustering.adapter",
@@ -46,16 +51,47 @@ def to_network(
     metric: str | None = None,
     categorical: Sequence[int] | None = None,
     where: str = "neuralize",
+    rows: Any = None,
 ) -> Network:
-    """Return the network of a model; raise an error if the model provides only labels."""
+    """Return the network of a model; raise an error if the model provides only labels.
+
+    ``rows`` are the rows that the model was fitted on, for models that keep only labels.
+    """
     found = find_network(model, metric, () if categorical is None else categorical, where=where)
     if isinstance(found, OnlyLabels):
-        raise UnsupportedModelError(
-            f"{where}: {found.kind} give the cluster of each row but no rule for other rows, so there is no "
-            "network. Explain them through a surrogate with wc.explain(labels, X), or neuralize the "
-            "surrogate wc.Surrogate().fit(X, labels)."
+        return network_of_rule(found, rows, where)
+    if rows is not None:
+        raise InvalidInputError(
+            f"{where}: rows applies only to models that give labels by a rule and do not keep their rows, "
+            f"such as HDBSCAN; got {type(model).__name__}. Leave rows out."
         )
     return found
+
+
+def network_of_rule(found: OnlyLabels, rows: Any, where: str) -> Network:
+    """Return the network of a clustering that gives only labels; raise an error if no rule is known."""
+    if found.rule is None:
+        raise UnsupportedModelError(
+            f"{where}: {found.kind} give the cluster of each row but no rule for other rows, so there is no "
+            f"network. {found.obstacle}{' ' * bool(found.obstacle)}Explain them through a surrogate with "
+            "wc.explain(labels, X), or neuralize the surrogate wc.Surrogate().fit(X, labels)."
+        )
+    if rows is None:
+        network = found.network()
+        if network is not None:
+            return network
+        raise UnsupportedModelError(
+            f"{where}: {found.kind} follow a rule that needs the rows they belong to, which the model does "
+            f"not keep. Pass the rows that it was fitted on: wc.neuralize(model, rows=X)."
+        )
+    fitted = found.fitted_rows(rows, where)
+    network = None if fitted is None else found.network(fitted)
+    if network is None:
+        raise InvalidInputError(
+            f"{where}: rows must be the {len(found.labels)} rows that the model was fitted on; got other "
+            "rows."
+        )
+    return with_agreement(network, rows, found.labels, where)
 
 
 def find_network(

@@ -7,6 +7,7 @@ Modules, in reading order:
 - `gaussian`: Gaussian mixtures
 - `student`: soft assignments under Student's t-distribution, as in DEC
 - `noise`: a constant energy for rows that are far from all clusters
+- `neighbors`: the nearest members of each cluster, as in DBSCAN; `search`: the search for them
 - `zero_reference`: squared distances, with the features measured from 0
 - `tree`: trees of centroids, which compare pairs of nodes instead of clusters
 """
@@ -14,6 +15,7 @@ Modules, in reading order:
 from whycluster.models.energies.cosine import CosineEnergy
 from whycluster.models.energies.dissimilarities import ManhattanEnergy, MixedEnergy
 from whycluster.models.energies.gaussian import DiagonalGaussianEnergy, GaussianEnergy
+from whycluster.models.energies.neighbors import NeighborEnergy
 from whycluster.models.energies.noise import FloorEnergy
 from whycluster.models.energies.student import StudentEnergy
 from whycluster.models.energies.tree import Tree, TreeEnergy
@@ -26,6 +28,7 @@ __all__ = [
     "GaussianEnergy",
     "ManhattanEnergy",
     "MixedEnergy",
+    "NeighborEnergy",
     "StudentEnergy",
     "Tree",
     "TreeEnergy",

@@ -35,6 +35,11 @@ class FloorEnergy(Energy):
         self.scratch_width = max(clusters.scratch_width, self.n_features)
 
     @property
+    def without_noise(self) -> KernelEnergy:
+        """The energies of the clusters."""
+        return self.clusters
+
+    @property
     def parts(self) -> Parts:
         """The parts of the clusters, then the floor."""
         cluster, log_weight = self.clusters.parts

@@ -23,11 +23,13 @@ from whycluster.models.energies import (
     GaussianEnergy,
     ManhattanEnergy,
     MixedEnergy,
+    NeighborEnergy,
     StudentEnergy,
     Tree,
     TreeEnergy,
     ZeroReferenceEnergy,
 )
+from whycluster.models.energies.search import METRICS
 
 
 class Values(NamedTuple):
@@ -58,6 +60,7 @@ class Parameter:
     dtype : the dtype in the file
     values : the values that the parameter may have
     optional : whether it may be None
+    choices : the values of text, which is stored as a position in this list; empty for numbers
     """
 
     path: str
@@ -65,6 +68,7 @@ class Parameter:
     dtype: str = "float64"
     values: Values = FINITE
     optional: bool = False
+    choices: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -109,6 +113,14 @@ def _unit_error(values: dict[str, Any]) -> str | None:
     return None
 
 
+def _member_error(values: dict[str, Any]) -> str | None:
+    """Check that every member belongs to one cluster."""
+    n_members = len(values["members"])
+    if (values["sizes"] > n_members).any() or values["sizes"].sum() != n_members:
+        return f"sizes must add up to {n_members}, the number of members"
+    return None
+
+
 def _root_error(values: dict[str, Any]) -> str | None:
     """Check that there is one root per component or one for all, with deviations and a determinant."""
     means, roots = values["means"], values["roots"]
@@ -132,6 +144,10 @@ def _tree_error(values: dict[str, Any]) -> str | None:
     if not np.array_equal(pairs, np.arange(1, n_pairs)) or not (below[inner] > inner // 2).all():
         return "each pair of the tree must be below one node of an earlier pair"
     return None if (below[leaf >= 0] == -1).all() else "a leaf of the tree must have nothing below it"
+
+
+def _choice(choices: tuple[str, ...]) -> Values:
+    return Values(f"from 0 to {len(choices) - 1}", lambda a: (a >= 0) & (a < len(choices)))
 
 
 _PROTOTYPES = Parameter("prototypes", "Kd")
@@ -204,6 +220,21 @@ PARAMETERS: dict[type, ParameterSet] = {
             "floor": Parameter("floor"),
             "split": Parameter("split", "d"),
         }
+    ),
+    NeighborEnergy: ParameterSet(
+        {
+            "members": Parameter("members", "Pd"),
+            "sizes": Parameter("sizes", "C", "int64", COUNTS),
+            "metric": Parameter("metric", "", "int64", _choice(tuple(METRICS)), choices=tuple(METRICS)),
+            "n_neighbors": Parameter("n_neighbors", "", "int64", NOT_NEGATIVE),
+            "bias": Parameter("bias", "C"),
+            "floor": Parameter("floor", optional=True),
+            "cores": Parameter("cores", "P", values=NOT_NEGATIVE, optional=True),
+            "others": Parameter("others", "Od", optional=True),
+            "votes": Parameter("votes", "", "bool", ANY),
+            "leaves_out": Parameter("leaves_out", "", "bool", ANY),
+        },
+        _member_error,
     ),
     TreeEnergy: ParameterSet(
         {"tree": NestedParameter("contest", Tree), "centers": Parameter("nodes.prototypes", "Nd")}

@@ -27,6 +27,7 @@ from whycluster.data.mixed_table import MixedTable
 from whycluster.data.opening import open_table
 from whycluster.data.sparse_table import SparseTable
 from whycluster.data.table import Table
+from whycluster.explanations.agreement import Agreement
 from whycluster.explanations.base import BaseExplanation
 from whycluster.explanations.explanation import Explanation
 from whycluster.explanations.fidelity import Fidelity
@@ -140,6 +141,7 @@ def _write_network(network: Network) -> ArchiveWriter:
     writer.facts["feature_names"] = _encoded_names(network.feature_names)
     writer.facts["categories"] = _encoded_lists(network.categories)
     _put_fidelity(writer, network.fidelity)
+    _put_agreement(writer, network.agreement)
     return writer
 
 
@@ -159,6 +161,7 @@ def _load_network(stored: ArchiveReader) -> Network:
         feature_names=None if names is None else stored.objects("feature_names", names),
         categories=_take_categories(stored, energy.n_features),
         fidelity=_take_fidelity(stored),
+        agreement=_take_agreement(stored),
     )
 
 
@@ -196,6 +199,7 @@ def _write_explanation(exp: BaseExplanation, data: bool) -> ArchiveWriter:
     if exp.prior is not None:
         writer.put("prior", exp.prior.log_weight)
     _put_fidelity(writer, exp.fidelity)
+    _put_agreement(writer, exp.agreement)
     table = exp.unchanged_table("save") if data else AbsentTable.like(exp.table, exp.assigned_codes)
     _put_table(writer, table)
     if not isinstance(table, AbsentTable):  # without rows, the energy cannot be used
@@ -226,6 +230,7 @@ def _load_explanation(stored: ArchiveReader) -> Explanation:
         evidence=evidence,
         labels=labels,
         fidelity=_take_fidelity(stored),
+        agreement=_take_agreement(stored),
         cluster_codes=_take_codes(stored, "cluster", len(labels)),
         competitor_codes=_take_codes(stored, "competitor", len(labels)),
         energy=energy,
@@ -326,6 +331,8 @@ def _put_parameters(writer: ArchiveWriter, name: str, owner: Any) -> None:
         if isinstance(parameter, NestedParameter):
             _put_parameters(writer, place, value)
         elif value is not None:
+            if parameter.choices:
+                value = parameter.choices.index(value)
             if not np.all(parameter.values.are(np.asarray(value))):
                 raise InvalidInputError(
                     f"save: {place} must be {parameter.values.text}; the model contains other values."
@@ -355,6 +362,8 @@ def _take_parameters(stored: ArchiveReader, name: str, kind: type) -> Any:
 
 def _take_parameter(stored: ArchiveReader, name: str, parameter: Parameter) -> Any:
     array = _take(stored, name, parameter.axes, [parameter.dtype], parameter.values)
+    if parameter.choices:
+        return parameter.choices[array.item()]
     return array if parameter.axes else array.item()
 
 
@@ -397,6 +406,34 @@ def _take_fidelity(stored: ArchiveReader) -> Fidelity | None:
         cross_validated_per_cluster=_take(
             stored, "fidelity.cross_validated_per_cluster", "f", values=_SHARES
         ),
+    )
+
+
+def _put_agreement(writer: ArchiveWriter, agreement: Agreement | None) -> None:
+    if agreement is None:
+        return
+    writer.put("agreement.share", agreement.share, "float64")
+    writer.put("agreement.n_ties", agreement.n_ties, "int64")
+    if agreement.differing.size:
+        writer.put("agreement.differing", agreement.differing, "int64")
+    writer.put_values("agreement.labels", agreement.labels)
+    writer.put("agreement.size", agreement.size, "int64")
+    writer.put("agreement.share_per_cluster", agreement.share_per_cluster, "float64")
+
+
+def _take_agreement(stored: ArchiveReader) -> Agreement | None:
+    if not stored.has("agreement.share"):
+        return None
+    differing = np.empty(0, dtype=np.intp)
+    if stored.has("agreement.differing"):
+        differing = _take(stored, "agreement.differing", "a", ["int64"], NOT_NEGATIVE).astype(np.intp)
+    return Agreement(
+        share=_take(stored, "agreement.share", "", values=SHARE).item(),
+        n_ties=_take(stored, "agreement.n_ties", "", ["int64"], NOT_NEGATIVE).item(),
+        differing=differing,
+        labels=stored.values("agreement.labels", "g"),
+        size=_take(stored, "agreement.size", "g", ["int64"], NOT_NEGATIVE).astype(np.intp),
+        share_per_cluster=_take(stored, "agreement.share_per_cluster", "g", values=_SHARES),
     )
 
 

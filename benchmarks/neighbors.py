@@ -1,0 +1,213 @@
+"""Rules instead of surrogates: agreement with the labels, faithfulness and cost.
+
+The width of the pool was chosen on other data sets: ``python -m benchmarks.neighbors --choose``.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import hdbscan
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.cluster import DBSCAN, HDBSCAN, OPTICS, AgglomerativeClustering
+from sklearn.datasets import make_blobs
+from sklearn.neighbors import NearestNeighbors
+
+import whycluster as wc
+from benchmarks.datasets import load, parser
+from benchmarks.measure import peak_megabytes, side_by_side, write
+from whycluster.evaluation import flipping_auc
+from whycluster.models.adapters.density import core_network, reachability_network
+from whycluster.models.energies import search
+
+Array = NDArray[Any]
+REPORTED = ("buddy", "hepac", "winer", "trpad", "water", "whlsl, logarithms", "diabetes", "digits")
+CHOSEN_ON = ("iris", "cancer", "seeds")
+MOST_ROWS = 600
+_ROWS, _REPEATS = 80, 4  # of the faithfulness
+
+
+def models(X: Array) -> Iterator[tuple[str, Any]]:
+    """Yield three settings of each family, fitted to the rows."""
+    far = NearestNeighbors(n_neighbors=5).fit(X).kneighbors(X)[0][:, -1]
+    for q in (0.5, 0.7, 0.85):
+        eps = float(np.quantile(far, q))
+        yield "DBSCAN", DBSCAN(eps=eps, min_samples=5).fit(X)
+        yield "OPTICS, dbscan", OPTICS(min_samples=5, eps=eps, cluster_method="dbscan").fit(X)
+    for size in (5, 10, 20):
+        yield "HDBSCAN", HDBSCAN(min_cluster_size=size, min_samples=5, copy=True).fit(X)
+        yield "hdbscan.HDBSCAN", hdbscan.HDBSCAN(min_cluster_size=size, min_samples=5).fit(X)
+        yield "OPTICS, xi", OPTICS(min_samples=size).fit(X)
+    for k in (3, 6, 12):
+        for linkage in ("single", "ward", "average", "complete"):
+            yield f"{linkage} linkage", AgglomerativeClustering(k, linkage=linkage).fit(X)
+
+
+def agreement(folder: Path) -> list[str]:
+    """Return a table of the agreement of the rules with the labels, by family."""
+    found: dict[str, list[tuple[int, int, int, float]]] = {}
+    certain = [0, 0]
+    for name in REPORTED:
+        X = load(name, folder)[:MOST_ROWS]
+        for family, model in models(X):
+            if model.labels_.max() < 0 or len(np.unique(model.labels_)) < 2:
+                continue
+            fitted = wc.neuralize(model, rows=X).agreement
+            assert fitted is not None
+            n, differ = len(X) - fitted.n_ties, len(fitted.differing)
+            found.setdefault(family, []).append((n, differ, fitted.n_ties, fitted.share))
+            if family == "DBSCAN":
+                border = np.setdiff1d(np.flatnonzero(model.labels_ >= 0), model.core_sample_indices_)
+                certain[0] += len(X) - len(border)
+                certain[1] += len(np.setdiff1d(fitted.differing, border))
+    lines = [
+        "| labels of | runs | rows | differ | ties, not counted | agreement | lowest of a run |",
+        "|---|---:|---:|---:|---:|---:|---:|",
+    ]
+    for family, runs in found.items():
+        n, differ, ties = (int(sum(run[i] for run in runs)) for i in range(3))
+        least = min(run[3] for run in runs)
+        lines.append(
+            f"| {family} | {len(runs)} | {n:,} | {differ} | {ties} | {1 - differ / n:.4f} | {least:.4f} |"
+        )
+    lines += ["", f"Of the {certain[0]:,} core samples and noise rows of DBSCAN, {certain[1]} differ."]
+    return lines
+
+
+def areas(names: tuple[str, ...], folder: Path, widths: tuple[float, ...]) -> dict[str, Array]:
+    """Return, for each family, the areas of each run, with one column per width and one for the surrogate.
+
+    The decisions are those of the rule, which assigns rows with drawn features as the clustering would.
+    """
+    found: dict[str, list[list[float]]] = {}
+    rng = np.random.default_rng(0)
+    for name in names:
+        X = load(name, folder)[:MOST_ROWS]
+        for family, model in models(X):
+            few = len(np.unique(model.labels_)) < 3
+            if family not in ("DBSCAN", "HDBSCAN", "ward linkage", "single linkage") or few:
+                continue
+            network, noise = wc.neuralize(model, rows=X), model.labels_ == -1
+            rows = np.sort(rng.choice(len(X), min(_ROWS, len(X)), replace=False))
+            each = []
+            for width in widths:
+                search._WIDTH = width
+                each.append(_areas(network, X, rows, wc.explain(model, X).relevance))
+            each.append(_areas(network, X, rows, wc.explain(np.asarray(model.labels_), X).relevance))
+            found.setdefault(family, []).append([float(area.mean()) for area in each])
+            if noise[rows].any():
+                found.setdefault(f"{family}, noise rows", []).append(
+                    [float(area[noise[rows]].mean()) for area in each]
+                )
+    return {family: np.array(runs) for family, runs in found.items()}
+
+
+def _areas(network: wc.Network, X: Array, rows: Array, relevance: Array) -> Array:
+    found = flipping_auc(network.assign, X[rows], relevance[rows], background=X, repeats=_REPEATS)
+    return found.per_row
+
+
+def faithfulness(folder: Path) -> list[str]:
+    """Return a table of the areas of rules and surrogates, by family."""
+    lines = [
+        "| labels of | runs | rule | surrogate | difference | standard error |",
+        "|---|---:|---:|---:|---:|---:|",
+    ]
+    for family, runs in areas(REPORTED, folder, (search._WIDTH,)).items():
+        gap = runs[:, 0] - runs[:, 1]
+        error = gap.std(ddof=1) / np.sqrt(len(gap)) if len(gap) > 1 else np.nan
+        rule, surrogate = runs.mean(axis=0)
+        lines.append(
+            f"| {family} | {len(gap)} | {rule:.2f} | {surrogate:.2f} | {gap.mean():+.2f} | {error:.2f} |"
+        )
+    return lines
+
+
+def costs() -> list[str]:
+    """Return a table of the time of an explanation, compared with a search, and the memory of a large one."""
+    n, d, k, m = 20_000, 8, 5, 5
+    X, y = make_blobs(n, d, centers=k, cluster_std=2.0, random_state=0)
+    dense = core_network(X, y, 3.0, "euclidean", None)
+    reach = reachability_network(X, y, np.full(k, 4.0), m, "euclidean", None)
+
+    def explained(network: wc.Network) -> Any:
+        network.energy.__dict__.pop("_recent", None)  # nothing is remembered from the run before
+        return network.explain(X)
+
+    def searched(n_neighbors: int) -> Any:
+        return NearestNeighbors(n_neighbors=n_neighbors).fit(X).kneighbors(X)
+
+    seconds = side_by_side(
+        {
+            "DBSCAN": lambda: explained(dense),
+            "DBSCAN's search": lambda: searched(2 * k),
+            "HDBSCAN": lambda: explained(reach),
+            "HDBSCAN's search": lambda: searched(8 * k + m),
+        },
+        3,
+    )
+    lines = [
+        f"n = {n:,}, d = {d}, {k} clusters, all rows explained. A row needs 2 neighbors in each cluster for",
+        f"DBSCAN (it may be one itself), and {m} rows and 8 neighbors in each cluster for HDBSCAN. The",
+        "search finds as many neighbors among all rows, with scikit-learn's `NearestNeighbors`.",
+        "",
+        "| model | explanation | search | ratio |",
+        "|---|---:|---:|---:|",
+    ]
+    for name in ("DBSCAN", "HDBSCAN"):
+        a, b = seconds[name], seconds[f"{name}'s search"]
+        lines.append(f"| {name} | {a:.2f} s | {b:.2f} s | {a / b:.2f} |")
+    X, y = make_blobs(200_000, d, centers=k, cluster_std=2.0, random_state=0)
+    large = reachability_network(X, y, np.full(k, 4.0), m, "euclidean", None)
+    peak, _ = peak_megabytes(lambda: large.explain(X))
+    return [*lines, "", f"Explaining 200,000 rows by the rule of HDBSCAN needs at most {peak:.0f} MB more."]
+
+
+def choose(folder: Path) -> None:
+    """Print the areas of several widths on the data sets that the width was chosen on."""
+    widths = (0.01, 0.25, 0.5, 1.0)
+    for family, runs in areas(CHOSEN_ON, folder, widths).items():
+        shown = [
+            f"{name}: {area:.2f}"
+            for name, area in zip([*widths, "surrogate"], runs.mean(axis=0), strict=True)
+        ]
+        print(family, len(runs), ", ".join(shown))
+
+
+def main() -> None:
+    """Measure everything and write results/neighbors.md."""
+    warnings.simplefilter("ignore")  # of surrogates and of scikit-learn
+    options = parser(__doc__)
+    options.add_argument("--choose", action="store_true", help="compare widths of the pool")
+    chosen = options.parse_args()
+    if chosen.choose:
+        choose(chosen.data)
+        return
+    lines = [
+        "# Rules instead of surrogates",
+        "",
+        f"Data sets: {', '.join(REPORTED)}; standardized, at most {MOST_ROWS} rows; three settings each.",
+        "",
+        "## Agreement with the labels",
+        "",
+        *agreement(chosen.data),
+        "",
+        "## Faithfulness",
+        "",
+        f"Area under the flipping curve of {_ROWS} rows per run, decided by the rule. Higher is better.",
+        "",
+        *faithfulness(chosen.data),
+        "",
+        "## Cost",
+        "",
+        *costs(),
+    ]
+    write("neighbors", "python -m benchmarks.neighbors", lines)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,132 @@
+"""How far the rule of a clustering gives the labels that the clustering gave its rows."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whycluster.core.arrays import Codes, Floats
+from whycluster.core.errors import AgreementWarning, level_of_the_caller
+from whycluster.data import display
+from whycluster.data.frames import build_frame
+
+LOW = 0.99  # agreement below this raises a warning
+LEAST = 0.9  # below this, the labels are explained through a surrogate
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Agreement:
+    """Agreement of a network with the labels of the rows that its model was fitted on.
+
+    A row ties if the network gives its label and another one the same energy, up to rounding. Rows that
+    differ only by a tie count neither for nor against the network.
+
+    Attributes
+    ----------
+    share : the share of the rows, ties apart, whose label the network assigns, from 0 to 1
+    n_ties : the number of rows that differ only by a tie
+    differing : the positions of the rows whose label the network does not assign, ties apart
+    labels : (K,) the clusters
+    size : (K,) the number of rows with each label
+    share_per_cluster : (K,) `share` among the rows with each label, or NaN if there are none
+    """
+
+    share: float
+    n_ties: int
+    differing: Codes
+    labels: NDArray[Any]
+    size: NDArray[np.intp]
+    share_per_cluster: Floats
+
+    @classmethod
+    def of(cls, names: NDArray[Any], given: Codes, assigned: Codes, tied: NDArray[np.bool_]) -> Agreement:
+        """Compare the given codes, (n,), with those that a network assigns; ties are listed in ``tied``."""
+        counted = ~(tied & (given != assigned))
+        n_clusters = len(names)
+        size = np.bincount(given[counted], minlength=n_clusters)
+        hits = np.bincount(given[given == assigned], minlength=n_clusters)
+        share = np.divide(hits, size, out=np.full(n_clusters, np.nan), where=size > 0)
+        return cls(
+            share=float(hits.sum() / max(1, counted.sum())),
+            n_ties=int((~counted).sum()),
+            differing=np.flatnonzero(counted & (given != assigned)),
+            labels=names,
+            size=np.bincount(given, minlength=n_clusters),
+            share_per_cluster=share,
+        )
+
+    @property
+    def percentage(self) -> str:
+        """The share as text, rounded down, so that only full agreement is 100%."""
+        return "100%" if self.share == 1.0 else f"{np.floor(1000 * self.share) / 10:.1f}%"
+
+    @property
+    def clusters(self) -> NDArray[Any]:
+        """The clusters with rows whose label the network does not assign, worst first."""
+        order = np.argsort(self.share_per_cluster, kind="stable")
+        return self.labels[[k for k in order if self.share_per_cluster[k] < 1.0]]
+
+    def warn_if_low(self, where: str = "explain", expression: str = "exp.agreement") -> None:
+        """Issue a warning that lists the clusters that differ if the share is below 0.99.
+
+        Parameters
+        ----------
+        where : the public function that was called
+        expression : the expression with which the user can access this object
+        """
+        if self.share >= LOW:
+            return
+        warnings.warn(
+            f"{where}: the rule that is explained gives {self.share:.1%} of the rows the label that they "
+            f"have. {self._differences()} Each row is explained for its own label; the evidence of those "
+            f"that differ is negative. See {expression} for details.",
+            AgreementWarning,
+            stacklevel=level_of_the_caller(),
+        )
+
+    def warn_of_surrogate(self, kind: str, where: str = "explain") -> None:
+        """Issue a warning that the labels of a model are explained through a surrogate instead."""
+        warnings.warn(
+            f"{where}: the rule known for {kind} gives only {self.share:.1%} of the rows the label that they "
+            f"have, less than {LEAST:.0%}, so the labels are explained through a surrogate. "
+            f"{self._differences()} Were the rows given as they were clustered, in the same units?",
+            AgreementWarning,
+            stacklevel=level_of_the_caller(),
+        )
+
+    def _differences(self) -> str:
+        worst = np.argsort(self.share_per_cluster, kind="stable")
+        bad = [k for k in worst if self.share_per_cluster[k] < 1.0]
+        listed = ", ".join(
+            f"{display.clean(str(self.labels[k]))} ({self.share_per_cluster[k]:.1%} of {self.size[k]} rows)"
+            for k in bad[:5]
+        )
+        return f"Differences: {listed}{f' and {len(bad) - 5} more' * (len(bad) > 5)}."
+
+    def to_frame(self, backend: str | None = None) -> Any:
+        """Return a frame with one row per cluster: cluster, size, share."""
+        columns: dict[Hashable, NDArray[Any]] = {
+            "cluster": self.labels,
+            "size": self.size,
+            "share": self.share_per_cluster,
+        }
+        return build_frame(columns, None, backend, "agreement.to_frame")
+
+    def __str__(self) -> str:
+        cells = zip(
+            [*self.labels.tolist(), "all"],
+            [*self.size, self.size.sum()],
+            [*self.share_per_cluster, self.share],
+            strict=True,
+        )
+        rows = [[display.clean(str(name)), str(n), f"{share:.2%}"] for name, n, share in cells]
+        table = display.table(["cluster", "rows", "agreement"], rows, align="<>>")
+        ties = f"\n{display.count(self.n_ties, 'row')} that tie{'s' * (self.n_ties == 1)} not counted"
+        return table + ties * (self.n_ties > 0)
+
+    __repr__ = __str__  # a notebook shows the table too

@@ -1,0 +1,41 @@
+"""The hdbscan library, which keeps the rows that it was fitted on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from hdbscan import HDBSCAN
+from scipy.sparse import issparse
+
+from whycluster.models.adapters.density import LinkageTree, known_metric, reachability_network
+from whycluster.models.adapters.incomplete import KeptRows, OnlyLabels
+from whycluster.models.adapters.registry import adapt, check_fitted, names_of
+from whycluster.models.adapters.sklearn_density import other_metric, without_rule
+
+
+@adapt.register(HDBSCAN)
+def _hdbscan(model: Any) -> OnlyLabels:
+    check_fitted(model)
+    labels, rows, tree = model.labels_, model._raw_data, model._single_linkage_tree
+    metric = known_metric(model.metric, model.p)
+    if metric is None:
+        return without_rule(model, other_metric(model))
+    if model.alpha != 1.0:
+        return without_rule(model, f"HDBSCAN has a rule for alpha=1; this one has alpha={model.alpha!r}.")
+    if rows is None or tree is None or issparse(rows) or not np.isfinite(rows).all():
+        return without_rule(model, "HDBSCAN has a rule for dense, finite rows, and if its tree was kept.")
+    if labels.max(initial=-1) < 0:
+        return without_rule(model, "This HDBSCAN found no clusters: all rows are noise.")
+    births = LinkageTree(tree[:, 0].astype(np.intp), tree[:, 1].astype(np.intp), tree[:, 2]).births(labels)
+    if births is None:
+        return without_rule(model, "The clusters of this HDBSCAN are not branches of its tree.")
+    n_neighbors = model.min_cluster_size if model.min_samples is None else model.min_samples
+    kept = np.asarray(rows, dtype=np.float64)
+    return OnlyLabels(
+        labels,
+        "the labels of HDBSCAN",
+        lambda _: reachability_network(kept, labels, births, int(n_neighbors), metric, names_of(model)),
+        KeptRows(np.arange(len(kept)), kept),
+        names=names_of(model),
+    )

@@ -1,0 +1,132 @@
+"""scikit-learn's DBSCAN, HDBSCAN and OPTICS, whose labels follow from the nearest members of each cluster."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+from scipy.sparse import issparse
+from sklearn.cluster import DBSCAN, HDBSCAN, OPTICS
+
+from whycluster.core.arrays import Floats
+from whycluster.models.adapters.density import (
+    LinkageTree,
+    core_network,
+    known_metric,
+    ordered,
+    reachability_network,
+    with_noise,
+)
+from whycluster.models.adapters.incomplete import KeptRows, OnlyLabels
+from whycluster.models.adapters.registry import adapt, check_fitted, names_of
+from whycluster.models.energies.neighbors import NeighborEnergy
+from whycluster.models.energies.search import METRICS
+from whycluster.models.network import Network, TableNetwork
+
+
+def without_rule(model: Any, obstacle: str) -> OnlyLabels:
+    """Return the labels of a model for which no rule is known, and why."""
+    return OnlyLabels(model.labels_, f"the labels of {type(model).__name__}", obstacle=obstacle)
+
+
+def other_metric(model: Any) -> str:
+    """Return the sentence that there is no rule for the metric of a model."""
+    return (
+        f"{type(model).__name__} has a rule for the metrics euclidean, manhattan and haversine; this one has "
+        f"metric={model.metric!r}."
+    )
+
+
+@adapt.register(DBSCAN)
+def _dbscan(model: Any) -> OnlyLabels:
+    check_fitted(model)
+    metric = known_metric(model.metric, model.p)
+    if metric is None or model.metric_params:
+        return without_rule(model, other_metric(model))
+    cores, labels = model.components_, model.labels_
+    if issparse(cores):
+        return without_rule(
+            model, "DBSCAN has a rule for dense rows; this one was fitted on a sparse matrix."
+        )
+    if labels.max(initial=-1) < 0:
+        return without_rule(model, "This DBSCAN found no clusters: all rows are noise.")
+    return OnlyLabels(
+        labels,
+        "the labels of DBSCAN",
+        lambda _: core_network(cores, labels[model.core_sample_indices_], model.eps, metric, names_of(model)),
+        KeptRows(model.core_sample_indices_, cores),
+        names=names_of(model),
+    )
+
+
+@adapt.register(HDBSCAN)
+def _hdbscan(model: Any) -> OnlyLabels:
+    check_fitted(model)
+    labels, tree = model.labels_, model._single_linkage_tree_
+    metric = known_metric(model.metric)
+    if metric is None or model.metric_params:
+        return without_rule(model, other_metric(model))
+    if model.alpha != 1.0:
+        return without_rule(model, f"HDBSCAN has a rule for alpha=1; this one has alpha={model.alpha!r}.")
+    if labels.max(initial=-1) < 0 or labels.min() < -1:
+        return without_rule(model, "HDBSCAN has a rule for finite rows and at least one cluster.")
+    births = LinkageTree(tree["left_node"], tree["right_node"], tree["value"]).births(labels)
+    if births is None:
+        return without_rule(model, "The clusters of this HDBSCAN are not branches of its tree.")
+    network = partial(_reachability, labels, births, model._min_samples - 1, metric, names_of(model))
+    return OnlyLabels(labels, "the labels of HDBSCAN", network, names=names_of(model))
+
+
+@adapt.register(OPTICS)
+def _optics(model: Any) -> OnlyLabels:
+    check_fitted(model)
+    metric = known_metric(model.metric, model.p)
+    if metric is None or model.metric_params:
+        return without_rule(model, other_metric(model))
+    if model.labels_.max(initial=-1) < 0:
+        return without_rule(model, "This OPTICS found no clusters: all rows are noise.")
+    rule = partial(_extracted if model.cluster_method == "dbscan" else _steep, model, metric)
+    return OnlyLabels(model.labels_, "the labels of OPTICS", rule, names=names_of(model))
+
+
+def _extracted(model: Any, metric: str, rows: Floats | None) -> Network:
+    """Return the network of clusters extracted as by DBSCAN."""
+    assert rows is not None
+    eps = model.max_eps if model.eps is None else model.eps
+    core = np.flatnonzero((model.core_distances_ <= eps) & (model.labels_ >= 0))
+    return core_network(rows[core], model.labels_[core], eps, metric, names_of(model))
+
+
+def _steep(model: Any, metric: str, rows: Floats | None) -> Network:
+    """Return the network of clusters between steep slopes: the smallest reachability from a member.
+
+    It is compared with the largest reachability inside the interval of the cluster.
+    """
+    assert rows is not None
+    labels, cores = model.labels_, model.core_distances_
+    place = np.argsort(model.ordering_)
+    largest = []
+    for k in range(labels.max() + 1):
+        own = place[labels == k]
+        inside = model.reachability_[model.ordering_[own.min() + 1 : own.max() + 1]]
+        largest.append(inside[np.isfinite(inside)].max(initial=0.0))
+    members, sizes, _ = ordered(labels)
+    cores = np.where(np.isfinite(cores), cores, np.nanmax(cores[np.isfinite(cores)], initial=0.0))
+    energy = NeighborEnergy(
+        rows[members],
+        sizes,
+        metric,
+        n_neighbors=0,
+        bias=-METRICS[metric].energy(np.array(largest) * (1.0 + 1e-12)),
+        floor=0.0,
+        cores=cores[members],
+    )
+    return TableNetwork(energy, labels=with_noise(len(sizes)), feature_names=names_of(model))
+
+
+def _reachability(
+    labels: Any, births: Floats, n_neighbors: int, metric: str, names: Any, rows: Floats | None
+) -> Network:
+    assert rows is not None
+    return reachability_network(np.asarray(rows), labels, births, n_neighbors, metric, names)

@@ -1,0 +1,232 @@
+"""The search for the nearest of a set of points: trees in few dimensions, matrix products in many.
+
+`Metric` says how two rows are compared: as a distance, and as a sum of one term per feature.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whycluster.core.arrays import Codes, Floats
+
+_BOXES, _TREES = 4, 15  # dimensions up to which boxes, and trees of any kind, are faster; measured
+_FEW_POINTS = 64  # a product is faster than a tree of so few points
+_WIDTH = 0.5  # how many members share a split, in units of their mean energy; chosen on three data sets
+_PRODUCT_BYTES = 4 << 20  # the largest array of distances that a product writes
+
+
+class Metric(ABC):
+    """A distance d, and the same comparison as an energy g(d), which is a sum of terms of the features."""
+
+    name: str
+    n_features: int | None = None  # the number of features that the metric requires, if it requires one
+
+    @abstractmethod
+    def terms(self, x: Floats, points: Floats) -> Floats:
+        """Return the terms of pairs of rows, (..., d), which sum to g(d)."""
+
+    @abstractmethod
+    def slopes(self, x: Floats, points: Floats) -> Floats:
+        """Return the gradient of g(d) with respect to x, (..., d)."""
+
+    @abstractmethod
+    def energy(self, distance: Floats) -> Floats:
+        """Return g(d)."""
+
+    @abstractmethod
+    def pool(self, x: Floats, points: Floats) -> Floats:
+        """Return the mean terms of x and the points, (b, d), up to a factor per row; near points count more.
+
+        A point at g(d) counts exp(-g(d) / r), where r is half the mean of g(d) over the points.
+        """
+
+
+class Euclidean(Metric):
+    """The Euclidean distance; its square is the sum of the squared differences."""
+
+    name = "euclidean"
+
+    def terms(self, x: Floats, points: Floats) -> Floats:
+        """Return (x - u)^2."""
+        return np.asarray(np.square(x - points))
+
+    def slopes(self, x: Floats, points: Floats) -> Floats:
+        """Return 2 (x - u)."""
+        return np.asarray(2.0 * (x - points))
+
+    def energy(self, distance: Floats) -> Floats:
+        """Return d^2."""
+        return np.asarray(np.square(distance))
+
+    def pool(self, x: Floats, points: Floats) -> Floats:
+        """Return sum_j q_j (x - u_j)^2, by matrix products of rows measured from the mean of the points."""
+        center = points.mean(axis=0)
+        x, u = x - center, points - center
+        squares = np.square(u)
+        d2 = x @ (-2.0 * u.T)
+        d2 += np.einsum("bd,bd->b", x, x)[:, None]
+        d2 += squares.sum(axis=1)
+        q = _shares(d2)
+        found = np.square(x) * q.sum(axis=1)[:, None] - 2.0 * x * (q @ u) + q @ squares
+        return np.asarray(np.maximum(found, 0.0, out=found))
+
+
+class _Additive(Metric):
+    """A metric whose terms are computed one feature at a time."""
+
+    @abstractmethod
+    def term(self, x: Floats, points: Floats, i: int) -> Floats:
+        """Return the terms of feature i for all pairs of rows and points, (b, p)."""
+
+    def pool(self, x: Floats, points: Floats) -> Floats:
+        """Return sum_j q_j t_j for the terms t_j of each feature."""
+        d = x.shape[1]
+        q = _shares(np.sum([self.term(x, points, i) for i in range(d)], axis=0))
+        return np.stack([np.einsum("bp,bp->b", q, self.term(x, points, i)) for i in range(d)], axis=1)
+
+
+class Manhattan(_Additive):
+    """The Manhattan distance, which is a sum of absolute differences."""
+
+    name = "manhattan"
+
+    def terms(self, x: Floats, points: Floats) -> Floats:
+        """Return |x - u|."""
+        return np.asarray(np.abs(x - points))
+
+    def slopes(self, x: Floats, points: Floats) -> Floats:
+        """Return the sign of x - u."""
+        return np.asarray(np.sign(x - points))
+
+    def energy(self, distance: Floats) -> Floats:
+        """Return d."""
+        return distance
+
+    def term(self, x: Floats, points: Floats, i: int) -> Floats:
+        """Return |x_i - u_i|."""
+        return np.asarray(np.abs(x[:, i, None] - points[:, i]))
+
+
+class Haversine(_Additive):
+    """The angle between places on a sphere, given by latitude and longitude in radians.
+
+    The haversine of the angle, sin^2(angle / 2), has one term for the latitudes and one for the longitudes.
+    """
+
+    name = "haversine"
+    n_features = 2
+
+    def terms(self, x: Floats, points: Floats) -> Floats:
+        """Return sin^2(dlat / 2) and cos(lat) cos(lat') sin^2(dlon / 2)."""
+        half = np.sin((x - points) / 2.0) ** 2
+        half[..., 1] *= np.cos(x[..., 0]) * np.cos(points[..., 0])
+        return np.asarray(half)
+
+    def slopes(self, x: Floats, points: Floats) -> Floats:
+        """Return the derivatives of the sum of both terms."""
+        found = np.sin(x - points) / 2.0
+        both = np.cos(points[..., 0])
+        found[..., 0] -= np.sin(x[..., 0]) * both * np.sin((x - points)[..., 1] / 2.0) ** 2
+        found[..., 1] *= np.cos(x[..., 0]) * both
+        return np.asarray(found)
+
+    def energy(self, distance: Floats) -> Floats:
+        """Return sin^2(d / 2)."""
+        return np.asarray(np.sin(distance / 2.0) ** 2)
+
+    def term(self, x: Floats, points: Floats, i: int) -> Floats:
+        """Return the term of the latitudes (0) or of the longitudes (1)."""
+        half = np.sin((x[:, i, None] - points[:, i]) / 2.0) ** 2
+        return np.asarray(half if i == 0 else half * np.cos(x[:, :1]) * np.cos(points[:, 0]))
+
+
+METRICS: dict[str, Metric] = {metric.name: metric for metric in (Euclidean(), Manhattan(), Haversine())}
+
+
+def _shares(energies: Floats) -> Floats:
+    """Return exp(-(g - least g) / r) for energies g of shape (b, p), in place; r is half the mean of g."""
+    np.maximum(energies, 0.0, out=energies)
+    spread = _WIDTH * energies.mean(axis=1, keepdims=True)
+    energies -= energies.min(axis=1, keepdims=True)
+    np.divide(energies, -spread, out=energies, where=spread > 0.0)
+    return np.asarray(np.exp(energies, out=energies))
+
+
+class Points:
+    """Points among which the nearest to a row are found.
+
+    The search depends on the number of points and features. All kinds of search return the same points,
+    except where distances differ only by rounding.
+
+    Parameters
+    ----------
+    points : (p, d)
+    metric : how points are compared
+    """
+
+    def __init__(self, points: Floats, metric: Metric) -> None:
+        self.points, self.metric = points, metric
+
+    def __len__(self) -> int:
+        return len(self.points)
+
+    def nearest(self, x: Floats, n: int) -> tuple[Floats, Codes]:
+        """Return the distances and positions of the n nearest points, (b, n) each, nearest first."""
+        if self._tree is not None:
+            distance, index = self._tree.query(x, n)
+            return np.reshape(distance, (len(x), n)), np.reshape(index, (len(x), n))
+        if self.metric.name != "euclidean":
+            from scipy.spatial.distance import cdist
+
+            return _first(cdist(x, self.points, "cityblock"), n)
+        size = max(1, _PRODUCT_BYTES // (8 * max(len(self), (n + 1) * x.shape[1])))
+        parts = [self._by_product(x[start : start + size], n) for start in range(0, len(x), size)]
+        distance, index = (np.concatenate(each) for each in zip(*parts, strict=True))
+        return distance, index
+
+    @cached_property
+    def _tree(self) -> Any:
+        d = self.points.shape[1]
+        if self.metric.name == "haversine":
+            from sklearn.neighbors import BallTree
+
+            return BallTree(self.points, metric="haversine")
+        if d > _TREES or len(self) < _FEW_POINTS:
+            return None
+        if d <= _BOXES:
+            from sklearn.neighbors import KDTree
+
+            return KDTree(self.points, metric=self.metric.name)
+        from sklearn.neighbors import BallTree
+
+        return BallTree(self.points, metric=self.metric.name)
+
+    @cached_property
+    def _centered(self) -> tuple[Floats, Floats, Floats]:
+        center = self.points.mean(axis=0)
+        moved = self.points - center
+        return center, -2.0 * moved.T, np.einsum("pd,pd->p", moved, moved)
+
+    def _by_product(self, x: Floats, n: int) -> tuple[Floats, Codes]:
+        """Find candidates by a product, which loses digits, and compute their distances without loss."""
+        center, slopes, squares = self._centered
+        _, index = _first((x - center) @ slopes + squares, min(n + 1, len(self)))
+        distance = np.sqrt(np.square(x[:, None] - self.points[index]).sum(axis=2))
+        order = np.argsort(distance, axis=1, kind="stable")[:, :n]
+        return np.take_along_axis(distance, order, axis=1), np.take_along_axis(index, order, axis=1)
+
+
+def _first(values: Floats, n: int) -> tuple[Floats, Codes]:
+    """Return the n smallest values of each row and their columns, in order."""
+    if n < values.shape[1]:
+        index: NDArray[np.intp] = np.argpartition(values, n - 1, axis=1)[:, :n]
+    else:
+        index = np.broadcast_to(np.arange(values.shape[1]), values.shape)
+    found = np.take_along_axis(values, index, axis=1)
+    order = np.argsort(found, axis=1, kind="stable")
+    return np.take_along_axis(found, order, axis=1), np.take_along_axis(index, order, axis=1)

@@ -1,0 +1,352 @@
+"""DBSCAN and HDBSCAN: their labels follow from the nearest members, so no surrogate is needed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.cluster import DBSCAN, HDBSCAN
+from sklearn.datasets import load_iris, load_wine, make_moons
+from sklearn.decomposition import PCA
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import whycluster as wc
+from tests.optional import optional
+from tests.reference import neighbors as slow
+
+if TYPE_CHECKING:
+    import hdbscan
+    import pandas as pd
+else:
+    hdbscan = optional("hdbscan")
+    pd = optional("pandas")
+
+Array = NDArray[Any]
+WINE = StandardScaler().fit_transform(load_wine().data)
+IRIS = StandardScaler().fit_transform(load_iris().data)
+MOONS = make_moons(400, noise=0.08, random_state=0)[0]
+PLACES = np.radians(
+    np.random.default_rng(0).normal(size=(200, 2)) * 3 + np.repeat([[10, 20], [25, 40]], 100, axis=0)
+)
+
+
+def codes(exp: wc.Explanation) -> Array:
+    """The labels as the model has them."""
+    return np.array([-1 if label == "noise" else label for label in exp.labels.tolist()])
+
+
+DBSCANS = {
+    "wine": (DBSCAN(eps=2.4, min_samples=4), WINE),
+    "iris": (DBSCAN(eps=0.4), IRIS),
+    "moons": (DBSCAN(eps=0.15), MOONS),
+    "iris, manhattan": (DBSCAN(eps=0.7, metric="manhattan"), IRIS),
+    "iris, minkowski": (DBSCAN(eps=0.7, metric="minkowski", p=1), IRIS),
+    "places": (DBSCAN(eps=0.03, metric="haversine", algorithm="ball_tree"), PLACES),
+}
+
+
+@pytest.mark.parametrize("name", DBSCANS)
+def test_dbscan(name: str) -> None:
+    """Core samples and noise always agree; a border row may be near the cores of two clusters."""
+    model, X = DBSCANS[name]
+    model.fit(X)
+    exp = wc.explain(model, X)
+    assert exp.fidelity is None
+    assert exp.agreement is not None
+    assert exp.agreement.share >= 0.98
+    core = np.isin(np.arange(len(X)), model.core_sample_indices_)
+    sure = core | (model.labels_ == -1)
+    np.testing.assert_array_equal(codes(exp)[exp.assigned_codes][sure], model.labels_[sure])
+    np.testing.assert_array_equal(codes(exp)[exp.cluster_codes], model.labels_)  # each row for its label
+    np.testing.assert_allclose(exp.relevance.sum(axis=1), exp.evidence, atol=1e-12)
+    assert exp.rule == "path"
+
+
+@pytest.mark.parametrize("name", DBSCANS)
+def test_dbscan_assigns_new_rows_to_the_nearest_core_within_eps(name: str) -> None:
+    model, X = DBSCANS[name]
+    model.fit(X)
+    new = X[:60] + np.random.default_rng(1).normal(size=(60, X.shape[1])) * 0.5 * model.eps
+    metric = {"minkowski": "manhattan"}.get(model.metric, model.metric)
+    labels = model.labels_[model.core_sample_indices_]
+    expected = []
+    for row in new:
+        distance = [slow.distance(row, core, metric) for core in model.components_]
+        near = int(np.argmin(distance))
+        expected.append(labels[near] if distance[near] <= model.eps else "noise")
+    found = wc.neuralize(model).assign(new)
+    assert [str(label) for label in found] == [str(label) for label in expected]
+    assert len(set(expected)) > 1
+
+
+def test_dbscan_with_weights_and_duplicates() -> None:
+    """Weights decide which rows are core samples; that is all the rule has to know."""
+    X = np.concatenate([MOONS, MOONS[:50]])
+    weights = np.where(np.arange(len(X)) % 3 == 0, 4.0, 0.5)
+    model = DBSCAN(eps=0.15).fit(X, sample_weight=weights)
+    exp = wc.explain(model, X)
+    assert exp.agreement is not None
+    assert exp.agreement.share >= 0.99
+    np.testing.assert_allclose(exp.relevance.sum(axis=1), exp.evidence, atol=1e-12)
+
+
+def test_a_core_sample_does_not_vouch_for_itself() -> None:
+    """Its evidence is that of its nearest other core sample, unless its cluster has no other."""
+    X = np.array([[0.0, 0.0], [0.0, 1.0], [0.0, 2.0], [9.0, 0.0], [9.0, 1.0], [9.0, -1.0]])
+    model = DBSCAN(eps=1.0, min_samples=3).fit(X)
+    assert model.core_sample_indices_.tolist() == [1, 3]
+    X = np.concatenate([X, [[0.0, 3.0]]])
+    model = DBSCAN(eps=1.0, min_samples=3).fit(X)
+    assert model.core_sample_indices_.tolist() == [1, 2, 3]
+    exp = wc.explain(model, X, against="noise")
+    np.testing.assert_allclose(exp.evidence[[1, 2, 3]], [0.0, 0.0, 1.0], atol=1e-9)  # eps^2 - d^2
+
+
+def hdbscans() -> dict[str, tuple[Any, Array]]:
+    return {
+        "wine": (HDBSCAN(min_cluster_size=8, copy=True), WINE),
+        "iris": (HDBSCAN(min_cluster_size=5, min_samples=3, copy=True), IRIS),
+        "moons, leaves": (HDBSCAN(min_cluster_size=8, cluster_selection_method="leaf", copy=True), MOONS),
+        "wine, manhattan": (HDBSCAN(min_cluster_size=8, metric="manhattan", copy=True), WINE),
+        "wine, hdbscan": (hdbscan.HDBSCAN(min_cluster_size=8), WINE),
+        "iris, hdbscan": (hdbscan.HDBSCAN(min_cluster_size=5, min_samples=3), IRIS),
+        "moons, hdbscan": (hdbscan.HDBSCAN(min_cluster_size=8, cluster_selection_method="leaf"), MOONS),
+        "single": (hdbscan.HDBSCAN(min_cluster_size=8, cluster_selection_epsilon=0.1), MOONS),
+    }
+
+
+@pytest.mark.parametrize("name", hdbscans())
+def test_hdbscan(name: str) -> None:
+    model, X = hdbscans()[name]
+    model.fit(X.copy())
+    exp = wc.explain(model, X)
+    assert exp.agreement is not None
+    assert exp.agreement.share == 1.0
+    assert exp.agreement.n_ties <= 0.02 * len(X)
+    assert exp.agreement.differing.size == 0
+    np.testing.assert_array_equal(codes(exp)[exp.cluster_codes], model.labels_)
+    np.testing.assert_allclose(exp.relevance.sum(axis=1), exp.evidence, atol=1e-11)
+
+
+def test_the_rule_of_hdbscan_is_that_of_its_definition() -> None:
+    """Mutual reachability, counted row by row, against the height at which the cluster merges."""
+    model = HDBSCAN(min_cluster_size=8, copy=True).fit(WINE)
+    exp = wc.explain(model, WINE)
+    tree = [
+        (int(t["left_node"]), int(t["right_node"]), float(t["value"])) for t in model._single_linkage_tree_
+    ]
+    rows, m = list(WINE), model._min_samples - 1
+    cores = [slow.core_distance(row, rows, m, "euclidean") for row in rows]
+    for i in range(0, len(rows), 29):
+        energies = []
+        for k in range(model.labels_.max() + 1):
+            own = np.flatnonzero(model.labels_ == k)
+            reach = slow.reachability(
+                rows[i], [rows[j] for j in own], [cores[j] for j in own], rows, m, "euclidean"
+            )
+            energies.append(reach**2 - slow.merge_height(tree, len(rows), set(own.tolist())) ** 2)
+        energies.append(0.0)
+        c = int(exp.cluster_codes[i])
+        rival = min(energy for k, energy in enumerate(energies) if k != c)
+        assert exp.evidence[i] == pytest.approx(rival - energies[c], abs=1e-9)
+
+
+def test_networks_of_models_that_keep_no_rows() -> None:
+    model = HDBSCAN(min_cluster_size=8, copy=True).fit(WINE)
+    with pytest.raises(wc.UnsupportedModelError) as error:
+        wc.neuralize(model)
+    assert str(error.value) == (
+        "neuralize: the labels of HDBSCAN follow a rule that needs the rows they belong to, which the model "
+        "does not keep. Pass the rows that it was fitted on: wc.neuralize(model, rows=X)."
+    )
+    network = wc.neuralize(model, rows=WINE)
+    assert network.agreement is not None
+    assert network.agreement.share == 1.0
+    assert set(network.assign(WINE + 0.01).tolist()) <= {0, 1, "noise"}
+    with pytest.raises(wc.InvalidInputError) as other:
+        wc.neuralize(model, rows=WINE[:9])
+    assert str(other.value) == (
+        "neuralize: rows must be the 178 rows that the model was fitted on; got other rows."
+    )
+    with pytest.raises(wc.InvalidInputError) as useless:
+        wc.neuralize(WINE[:3], rows=WINE)
+    assert str(useless.value) == (
+        "neuralize: rows applies only to models that give labels by a rule and do not keep their rows, such "
+        "as HDBSCAN; got ndarray. Leave rows out."
+    )
+
+
+PIPELINES = {
+    "DBSCAN": lambda: make_pipeline(StandardScaler(), DBSCAN(eps=2.4, min_samples=4)),
+    "HDBSCAN": lambda: make_pipeline(StandardScaler(), HDBSCAN(min_cluster_size=8, copy=True)),
+    "hdbscan": lambda: make_pipeline(StandardScaler(), hdbscan.HDBSCAN(min_cluster_size=8)),
+    "PCA": lambda: make_pipeline(StandardScaler(), PCA(5), DBSCAN(eps=1.5, min_samples=4)),
+}
+
+
+@pytest.mark.parametrize("name", PIPELINES)
+def test_pipelines(name: str) -> None:
+    X = pd.DataFrame(load_wine().data, columns=load_wine().feature_names)
+    model = PIPELINES[name]().fit(X)
+    exp = wc.explain(model, X[X.columns[::-1]] if name == "DBSCAN" else X)
+    assert exp.agreement is not None
+    assert exp.agreement.share == 1.0
+    assert exp.feature_names == list(X.columns)
+    np.testing.assert_allclose(exp.relevance.sum(axis=1), exp.evidence, atol=1e-9)
+    inner = wc.explain(model[-1], model[:-1].transform(X))
+    np.testing.assert_allclose(exp.evidence, inner.evidence, atol=1e-9)
+    if name != "PCA":
+        np.testing.assert_allclose(exp.relevance, inner.relevance, atol=1e-9)
+
+
+@pytest.mark.filterwarnings("ignore::whycluster.FidelityWarning")
+def test_steps_that_cannot_be_followed_leave_the_surrogate() -> None:
+    from sklearn.decomposition import KernelPCA
+
+    model = make_pipeline(KernelPCA(3, kernel="rbf"), DBSCAN(eps=0.1)).fit(IRIS)
+    exp = wc.explain(model, IRIS)
+    assert exp.agreement is None
+    assert exp.fidelity is not None
+
+
+@pytest.mark.filterwarnings("ignore::whycluster.FidelityWarning")
+def test_the_same_rows_in_other_units_are_explained_by_their_labels() -> None:
+    """The rule of the scaled rows does not hold for unscaled ones."""
+    model = DBSCAN(eps=2.4, min_samples=4).fit(WINE)
+    exp = wc.explain(model, load_wine().data)
+    assert exp.agreement is None
+    assert exp.fidelity is not None
+    model = HDBSCAN(min_cluster_size=8, copy=True).fit(WINE)
+    with pytest.warns(wc.AgreementWarning) as found:
+        exp = wc.explain(model, load_wine().data)
+    assert exp.fidelity is not None
+    text = str(found[0].message)
+    assert text.startswith("explain: the rule known for the labels of HDBSCAN gives only ")
+    assert ", less than 90%, so the labels are explained through a surrogate. Differences: " in text
+    assert text.endswith("Were the rows given as they were clustered, in the same units?")
+
+
+def test_what_has_no_rule_is_refused_by_name() -> None:
+    square = np.abs(IRIS[:, None] - IRIS).sum(axis=2)
+    cases = {
+        "DBSCAN has a rule for the metrics euclidean, manhattan and haversine; this one has "
+        "metric='cosine'.": DBSCAN(eps=0.1, metric="cosine").fit(IRIS),
+        "DBSCAN has a rule for the metrics euclidean, manhattan and haversine; this one has "
+        "metric='precomputed'.": DBSCAN(eps=0.5, metric="precomputed").fit(square),
+        "DBSCAN has a rule for dense rows; this one was fitted on a sparse matrix.": (
+            DBSCAN(eps=0.5).fit(sparse.csr_matrix(IRIS))
+        ),
+        "This DBSCAN found no clusters: all rows are noise.": DBSCAN(eps=1e-9).fit(IRIS),
+        "HDBSCAN has a rule for alpha=1; this one has alpha=0.5.": (
+            HDBSCAN(min_cluster_size=8, alpha=0.5, copy=True).fit(IRIS)
+        ),
+    }
+    for obstacle, model in cases.items():
+        with pytest.raises(wc.UnsupportedModelError) as error:
+            wc.neuralize(model)
+        assert str(error.value) == (
+            f"neuralize: the labels of {type(model).__name__} give the cluster of each row but no rule for "
+            f"other rows, so there is no network. {obstacle} Explain them through a surrogate with "
+            "wc.explain(labels, X), or neuralize the surrogate wc.Surrogate().fit(X, labels)."
+        )
+    exp = wc.explain(DBSCAN(eps=0.9, metric="precomputed").fit(square), IRIS)
+    assert exp.fidelity is not None
+
+
+def test_all_noise() -> None:
+    with pytest.raises(wc.InvalidInputError) as error:
+        wc.explain(DBSCAN(eps=1e-9).fit(IRIS), IRIS)
+    assert str(error.value) == (
+        "explain: labels must contain at least 2 clusters, since a cluster is explained against its "
+        "competitors; all rows are noise."
+    )
+
+
+def test_a_single_cluster_competes_with_noise() -> None:
+    model = DBSCAN(eps=0.9).fit(IRIS[:50])
+    assert model.labels_.max() == 0
+    exp = wc.explain(model, IRIS[:50])
+    assert exp.labels.tolist() == [0, "noise"]
+    with pytest.raises(wc.UnsupportedModelError) as error:
+        wc.explain(model, IRIS[:50], noise=False)
+    assert str(error.value) == (
+        "without_noise: the network must treat rows far from all clusters as noise, as that of DBSCAN does, "
+        "and have at least 2 other clusters. Compare two clusters with against= instead."
+    )
+
+
+def test_clusters_compete_without_noise() -> None:
+    model = DBSCAN(eps=2.4, min_samples=4).fit(WINE)
+    exp = wc.explain(model, WINE, noise=False)
+    assert exp.labels.tolist() == [0, 1]
+    known = model.labels_ >= 0
+    np.testing.assert_array_equal(exp.cluster[known], model.labels_[known])
+    nearest = [
+        min((0, 1), key=lambda k: min(slow.distance(row, u, "euclidean") for u in _cores(model, k)))
+        for row in WINE[~known]
+    ]
+    np.testing.assert_array_equal(exp.cluster[~known], nearest)
+    against = wc.explain(model, WINE, target=0, against=1)
+    here = exp.cluster == 0
+    np.testing.assert_allclose(exp.relevance[here], against.relevance[here])
+
+
+def _cores(model: Any, k: int) -> Array:
+    return np.asarray(model.components_[model.labels_[model.core_sample_indices_] == k])
+
+
+def test_what_would_bring_noise_into_a_cluster() -> None:
+    """DBSCAN: a step of d - eps toward the nearest core sample."""
+    model = DBSCAN(eps=2.4, min_samples=4).fit(WINE)
+    exp = wc.explain(model, WINE)
+    row = int(np.flatnonzero(model.labels_ == -1)[0])
+    found = exp.counterfactual(row)
+    d = min(slow.distance(WINE[row], u, "euclidean") for u in model.components_)
+    moved = WINE[row] + found.change if hasattr(found, "change") else None
+    assert moved is None or np.linalg.norm(moved - WINE[row]) >= d - model.eps - 1e-9
+    assert exp[row].describe().startswith(f"Row {row} is noise: evidence ")
+
+
+def test_agreement_reads_as_a_table() -> None:
+    given, assigned = np.array([0, 0, 0, 1, 1, 2]), np.array([0, 0, 1, 1, 0, 2])
+    from whycluster.explanations.agreement import Agreement
+
+    tied = np.array([False, False, False, False, True, False])
+    found = Agreement.of(np.array(["a", "b", "c"]), given, assigned, tied)
+    assert (found.share, found.n_ties, found.differing.tolist()) == (0.8, 1, [2])
+    assert found.clusters.tolist() == ["a"]
+    assert str(found) == (
+        "cluster  rows  agreement\n"
+        "-------  ----  ---------\n"
+        "a           3     66.67%\n"
+        "b           2    100.00%\n"
+        "c           1    100.00%\n"
+        "all         6     80.00%\n"
+        "1 row that ties not counted"
+    )
+    assert found.to_frame("pandas")["share"].tolist() == pytest.approx([2 / 3, 1.0, 1.0])
+    with pytest.warns(wc.AgreementWarning) as warned:
+        found.warn_if_low()
+    assert str(warned[0].message) == (
+        "explain: the rule that is explained gives 80.0% of the rows the label that they have. Differences: "
+        "a (66.7% of 3 rows). Each row is explained for its own label; the evidence of those that differ is "
+        "negative. See exp.agreement for details."
+    )
+
+
+def test_saving(tmp_path: Any) -> None:
+    pytest.importorskip("safetensors")
+    model = hdbscan.HDBSCAN(min_cluster_size=8).fit(WINE)
+    exp = wc.explain(model, WINE)
+    wc.save(exp, tmp_path / "exp")
+    loaded = wc.load(tmp_path / "exp")
+    assert isinstance(loaded, wc.Explanation)
+    assert str(loaded.agreement) == str(exp.agreement)
+    np.testing.assert_array_equal(loaded.competition, exp.competition)
+    renamed = exp.rename({0: "first"})
+    assert renamed.agreement is not None
+    assert renamed.agreement.labels.tolist() == ["first", 1, "noise"]
