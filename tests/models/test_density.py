@@ -155,6 +155,26 @@ def test_the_rule_of_hdbscan_is_that_of_its_definition() -> None:
         assert exp.evidence[i] == pytest.approx(rival - energies[c], abs=1e-9)
 
 
+@pytest.mark.parametrize("name", ["wine", "iris", "moons"])
+@pytest.mark.parametrize("size", [5, 12])
+def test_new_rows_are_assigned_as_hdbscan_predicts_them(name: str, size: int) -> None:
+    X = {"wine": WINE, "iris": IRIS, "moons": MOONS}[name]
+    model = hdbscan.HDBSCAN(min_cluster_size=size, prediction_data=True, approx_min_span_tree=False).fit(X)
+    rng = np.random.default_rng(0)
+    new = X[rng.integers(len(X), size=300)] + 0.3 * X.std(axis=0) * rng.normal(size=(300, X.shape[1]))
+    expected, _ = hdbscan.approximate_predict(model, new)
+    network = wc.neuralize(model)
+    np.testing.assert_array_equal(
+        [-1 if label == "noise" else label for label in network.assign(new).tolist()], expected
+    )
+    assert len(set(expected.tolist())) > 1
+    exp = network.explain(new, background=X)
+    np.testing.assert_allclose(exp.relevance.sum(axis=1), exp.evidence, atol=1e-10)
+    fitted = wc.explain(model, X)
+    assert fitted.agreement is not None
+    assert fitted.agreement.share == 1.0
+
+
 def test_networks_of_models_that_keep_no_rows() -> None:
     model = HDBSCAN(min_cluster_size=8, copy=True).fit(WINE)
     with pytest.raises(wc.UnsupportedModelError) as error:

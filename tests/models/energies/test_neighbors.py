@@ -13,7 +13,7 @@ from tests.reference import neighbors as slow
 from whycluster.core import outputs
 from whycluster.core.attribution import CodedQuery, attribute
 from whycluster.data.table import ArrayTable
-from whycluster.models.energies import neighbors, search
+from whycluster.models.energies import pooled, search
 from whycluster.models.energies.neighbors import NeighborEnergy
 
 Array = NDArray[Any]
@@ -192,8 +192,8 @@ def test_many_members_share_the_split_through_landmarks(monkeypatch: pytest.Monk
     members = rng.normal(size=(3000, 4)) * [1.0, 2.0, 0.5, 1.0] + np.repeat([[0.0], [6.0]], 1500, axis=0)
     x = ArrayTable.of(rng.normal(size=(60, 4)) * 3)
     found = []
-    for n in (neighbors.LANDMARKS, 3000):
-        monkeypatch.setattr(neighbors, "LANDMARKS", n)
+    for n in (pooled.LANDMARKS, 3000):
+        monkeypatch.setattr(pooled, "LANDMARKS", n)
         energy = NeighborEnergy(members, np.array([1500, 1500]))
         found.append(attribute(energy, x, CodedQuery(rule="path")).relevance)
     assert np.corrcoef(found[0].ravel(), found[1].ravel())[0, 1] > 0.995
@@ -217,17 +217,17 @@ def test_relevance_is_continuous() -> None:
 def test_blocks_are_remembered_but_not_forever(monkeypatch: pytest.MonkeyPatch) -> None:
     members, _, x = data("euclidean")
     energy, calls = NeighborEnergy(members, SIZES), list[int]()
-    whole = NeighborEnergy._search
+    whole = NeighborEnergy.find
 
     def counted(self: NeighborEnergy, x: Array) -> Any:
         calls.append(len(x))
         return whole(self, x)
 
-    monkeypatch.setattr(NeighborEnergy, "_search", counted)
+    monkeypatch.setattr(NeighborEnergy, "find", counted)
     first = energies(energy, x)
     np.testing.assert_array_equal(energies(energy, x.copy()), first)
     assert calls == [len(x)]
-    monkeypatch.setattr(neighbors, "_CACHE_BYTES", 1)
+    monkeypatch.setattr(pooled, "_CACHE_BYTES", 1)
     energies(energy, x[:3])
     energies(energy, x)
     assert calls == [len(x), 3, len(x)]

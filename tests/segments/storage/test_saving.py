@@ -46,6 +46,7 @@ from whycluster.models.energies import (
     ManhattanEnergy,
     MixedEnergy,
     NeighborEnergy,
+    PredictionEnergy,
     StudentEnergy,
     Tree,
     TreeEnergy,
@@ -226,6 +227,11 @@ ENERGIES: list[Energy] = [
     ),
     NeighborEnergy(
         RNG.normal(size=(8, 3)), np.array([2, 2, 2, 2]), n_neighbors=3, votes=True, leaves_out=False
+    ),
+    PredictionEnergy(
+        NeighborEnergy(RNG.normal(size=(6, 3)), np.array([4, 2]), cores=RNG.random(6), floor=0.0),
+        RNG.random(6),
+        2,
     ),
     FloorEnergy(KERNEL, 1.5, RNG.random(3)),
     TreeEnergy(Tree(np.array([1, -1, -1, -1]), np.array([-1, 2, 0, 1])), RNG.normal(size=(4, 3))),
@@ -800,7 +806,8 @@ def array(name: str, value: Any) -> Change:
             fact(energy="TorchEnergy"),
             "'energy' must be one of SquaredEnergy, ZeroReferenceEnergy, ManhattanEnergy, MixedEnergy, "
             "DiagonalGaussianEnergy, GaussianEnergy, LinearEnergy, CosineEnergy, StudentEnergy, "
-            "KernelEnergy, FloorEnergy, NeighborEnergy, TreeEnergy; got 'TorchEnergy'",
+            "KernelEnergy, FloorEnergy, NeighborEnergy, "
+            "PredictionEnergy, TreeEnergy; got 'TorchEnergy'",
         ),
         (fact(energy="KernelEnergy"), "there must be an array 'energy.support'"),
         (fact(feature_names="ab"), "'feature_names' must be of type list or NoneType; got str"),

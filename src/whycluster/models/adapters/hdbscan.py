@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 from hdbscan import HDBSCAN
 from scipy.sparse import issparse
 
-from whycluster.models.adapters.density import LinkageTree, known_metric, reachability_network
+from whycluster.core.arrays import Floats
+from whycluster.models.adapters.density import LinkageTree, known_metric, ordered, reachability_network
 from whycluster.models.adapters.incomplete import KeptRows, OnlyLabels
 from whycluster.models.adapters.registry import adapt, check_fitted, names_of
 from whycluster.models.adapters.sklearn_density import other_metric, without_rule
+from whycluster.models.energies import NeighborEnergy, PredictionEnergy
+from whycluster.models.network import Network, TableNetwork
 
 
 @adapt.register(HDBSCAN)
@@ -30,12 +34,25 @@ def _hdbscan(model: Any) -> OnlyLabels:
     births = LinkageTree(tree[:, 0].astype(np.intp), tree[:, 1].astype(np.intp), tree[:, 2]).births(labels)
     if births is None:
         return without_rule(model, "The clusters of this HDBSCAN are not branches of its tree.")
-    n_neighbors = model.min_cluster_size if model.min_samples is None else model.min_samples
     kept = np.asarray(rows, dtype=np.float64)
     return OnlyLabels(
         labels,
         "the labels of HDBSCAN",
-        lambda _: reachability_network(kept, labels, births, int(n_neighbors), metric, names_of(model)),
+        partial(_network, model, kept, births, metric),
         KeptRows(np.arange(len(kept)), kept),
         names=names_of(model),
     )
+
+
+def _network(model: Any, rows: Floats, births: Floats, metric: str, _: Floats | None) -> Network:
+    """Return the network of the rule; with prediction data, new rows are assigned by approximate_predict."""
+    n_neighbors = model.min_cluster_size if model.min_samples is None else model.min_samples
+    network = reachability_network(rows, model.labels_, births, int(n_neighbors), metric, names_of(model))
+    trained = network.energy
+    if metric != "euclidean" or getattr(model, "_prediction_data", None) is None:
+        return network
+    assert isinstance(trained, NeighborEnergy)
+    members, _sizes, noise = ordered(model.labels_)
+    cores = model.prediction_data_.core_distances[np.concatenate([members, noise])]
+    energy = PredictionEnergy(trained, cores, model.min_samples or model.min_cluster_size)
+    return TableNetwork(energy, labels=network.labels, feature_names=names_of(model))

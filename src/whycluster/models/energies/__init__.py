@@ -7,7 +7,8 @@ Modules, in reading order:
 - `gaussian`: Gaussian mixtures
 - `student`: soft assignments under Student's t-distribution, as in DEC
 - `noise`: a constant energy for rows that are far from all clusters
-- `neighbors`: the nearest members of each cluster, as in DBSCAN; `search`: the search for them
+- `pooled`: clusters given by their members; `neighbors`: the nearest of them, as in DBSCAN; `search`: the
+  search for them; `prediction`: new rows in hdbscan
 - `zero_reference`: squared distances, with the features measured from 0
 - `tree`: trees of centroids, which compare pairs of nodes instead of clusters
 """
@@ -17,6 +18,7 @@ from whycluster.models.energies.dissimilarities import ManhattanEnergy, MixedEne
 from whycluster.models.energies.gaussian import DiagonalGaussianEnergy, GaussianEnergy
 from whycluster.models.energies.neighbors import NeighborEnergy
 from whycluster.models.energies.noise import FloorEnergy
+from whycluster.models.energies.prediction import PredictionEnergy
 from whycluster.models.energies.student import StudentEnergy
 from whycluster.models.energies.tree import Tree, TreeEnergy
 from whycluster.models.energies.zero_reference import ZeroReferenceEnergy
@@ -29,6 +31,7 @@ __all__ = [
     "ManhattanEnergy",
     "MixedEnergy",
     "NeighborEnergy",
+    "PredictionEnergy",
     "StudentEnergy",
     "Tree",
     "TreeEnergy",

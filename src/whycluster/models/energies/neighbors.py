@@ -3,27 +3,20 @@
 from __future__ import annotations
 
 import inspect
-import threading
 from functools import cached_property
-from hashlib import blake2b
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from whycluster.core.arrays import Codes, Floats
-from whycluster.core.energies.energy import Energy
-from whycluster.models.energies.search import METRICS, Metric, Points
+from whycluster.models.energies.pooled import NO_ROW, Found, PooledEnergy
+from whycluster.models.energies.search import Points
 
-LANDMARKS = 256  # members per cluster over which a split is pooled
 _FIRST, _FACTOR = 8, 4  # members searched first for the smallest mutual reachability, then times more
 _SAME = 1e-12  # relative to the largest value of the members; steps before the model may round differently
-_BLOCK_ROWS = 1024  # keeps the work arrays of a block in the cache
-_CACHE_BYTES = 32 << 20
-_NONE = -1  # no row determines D_k
 
 
-class NeighborEnergy(Energy):
+class NeighborEnergy(PooledEnergy):
     """s_k = g(D_k) + b_k, where D_k is the distance from the row to its nearest members of cluster k.
 
     D_k is one of these:
@@ -35,11 +28,6 @@ class NeighborEnergy(Energy):
       winner among the m nearest training rows. The cluster with the most votes has the lowest energy.
 
     g(d) is d^2, or what the metric sums over the features. Noise, if it has a floor, has a constant energy.
-
-    The split spreads g(D_k) like the mean difference of the row from the members of k, in which near members
-    count more. So it depends on all features in which the row differs from the cluster, not only on those in
-    which it differs from a single member. b_k and the floor are split equally, since they belong to no
-    feature more than to another.
 
     With ``leaves_out``, a member does not count as its own neighbor: if a row equals a member, one such
     member is left out, unless the cluster has no other.
@@ -74,56 +62,25 @@ class NeighborEnergy(Energy):
         votes: bool = False,
         leaves_out: bool = True,
     ) -> None:
-        self.members = np.array(members, dtype=np.float64, order="C")
-        self.sizes = np.array(sizes, dtype=np.intp)
-        self.metric, self.n_neighbors, self.votes, self.leaves_out = (
-            metric,
-            int(n_neighbors),
-            votes,
-            leaves_out,
-        )
+        super().__init__(members, sizes, metric, has_noise=floor is not None)
+        self.n_neighbors, self.votes, self.leaves_out = int(n_neighbors), votes, leaves_out
         self.bias = np.zeros(len(self.sizes)) if bias is None else np.array(bias, dtype=np.float64)
         self.floor = None if floor is None else float(floor)
         self.cores = None if cores is None else np.array(cores, dtype=np.float64)
         self.others = None
         if others is not None and len(others):
             self.others = np.array(others, dtype=np.float64, order="C")
-        self.n_clusters = len(self.sizes) + (self.floor is not None)
-        self.n_features = self.members.shape[1]
-        self.offset = None
-        # Blocks are at most about this long, so that the work arrays stay in the cache.
-        self.scratch_width = max(
-            1, (8 << 20) // (8 * _BLOCK_ROWS) - 2 * self.n_features - 2 * self.n_clusters
-        )
         if self.floor is not None:
             self.title = f"{type(self).title}, and noise far from all of them"
 
-    def energies(self, x: Floats, out: Floats, scratch: Floats) -> None:  # noqa: ARG002  # needs no workspace
-        """Write s_k for every cluster, then the floor."""
-        out[...] = self._found(x).energies
-
-    def combine(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:  # noqa: ARG002  # needs no workspace
-        """Write the weighted splits."""
-        reach = self._found(x).energies
-        out[...] = 0.0
-        for k, landmarks in enumerate(self._landmarks):
-            split = self._metric.pool(x, landmarks)
-            total = split.sum(axis=1)
-            split[total <= 0.0] = 1.0  # the row equals all of them
-            total[total <= 0.0] = self.n_features
-            split *= (weights[:, k] * (reach[:, k] - self.bias[k]) / total)[:, None]
-            out += split
-        constants = self.bias if self.floor is None else np.append(self.bias, self.floor)
-        out += (weights @ constants / self.n_features)[:, None]
-
     def differentiate(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:  # noqa: ARG002  # needs no workspace
         """Write the weighted gradients of g(d) for the pair of rows that determines each D_k."""
-        found, everyone = self._found(x), self._everyone.points
+        found, everyone = self.found(x), self.everyone.points
         out[...] = 0.0
         for k in range(len(self.sizes)):
             other = found.decisive[:, k]
-            moves = np.flatnonzero(other != _NONE)  # otherwise the core distance of a member decides
-            out[moves] += weights[moves, k, None] * self._metric.slopes(x[moves], everyone[other[moves]])
+            moves = np.flatnonzero(other != NO_ROW)  # otherwise the core distance of a member decides
+            out[moves] += weights[moves, k, None] * self.comparison.slopes(x[moves], everyone[other[moves]])
 
     @property
     def without_noise(self) -> NeighborEnergy | None:
@@ -132,8 +89,8 @@ class NeighborEnergy(Energy):
 
     def apart_from(self, x: Floats) -> NeighborEnergy:
         """Return the energies without the training row that equals x, so that x can move away from it."""
-        distance, index = self._everyone.nearest(x, 1)
-        if distance[0, 0] > self._same:
+        distance, index = self.everyone.nearest(x, 1)
+        if distance[0, 0] > self.same:
             return self
         row = int(index[0, 0])
         if row >= len(self.members):
@@ -155,57 +112,29 @@ class NeighborEnergy(Energy):
         names = inspect.signature(NeighborEnergy).parameters
         return NeighborEnergy(**{name: changes.get(name, getattr(self, name)) for name in names})
 
-    def __getstate__(self) -> dict[str, object]:
-        """Leave out what can be computed again."""
-        derived = ("_recent", "_clusters", "_everyone", "_landmarks")
-        return {name: value for name, value in vars(self).items() if name not in derived}
-
-    @cached_property
-    def _recent(self) -> _Recent:
-        return _Recent()
-
-    @property
-    def _metric(self) -> Metric:
-        return METRICS[self.metric]
-
-    @cached_property
-    def _slices(self) -> list[slice]:
-        stops = np.cumsum(self.sizes)
-        return [slice(stop - size, stop) for stop, size in zip(stops, self.sizes, strict=True)]
-
     @cached_property
     def _clusters(self) -> list[Points]:
-        return [Points(self.members[part], self._metric) for part in self._slices]
+        return [Points(self.members[part], self.comparison) for part in self.slices]
 
     @cached_property
-    def _everyone(self) -> Points:
+    def everyone(self) -> Points:
+        """All training rows, members first."""
         rows = self.members if self.others is None else np.concatenate([self.members, self.others])
-        return Points(rows, self._metric)
+        return Points(rows, self.comparison)
 
     @cached_property
-    def _landmarks(self) -> list[Floats]:
-        """Up to `LANDMARKS` evenly spaced members of each cluster."""
-        return [
-            self.members[part][np.unique(np.linspace(0, size - 1, min(size, LANDMARKS)).astype(np.intp))]
-            for part, size in zip(self._slices, self.sizes.tolist(), strict=True)
-        ]
-
-    @cached_property
-    def _same(self) -> float:
+    def same(self) -> float:
         """The distance up to which a row is taken for a member."""
         if not self.leaves_out:
             return -1.0
         return _SAME * float(np.sqrt(np.square(np.abs(self.members).max(axis=0)).sum()))
 
-    def _found(self, x: Floats) -> _Found:
-        return self._recent.get(x) or self._recent.put(x, self._search(x))
-
-    def _search(self, x: Floats) -> _Found:
+    def find(self, x: Floats) -> Found:
         """Find D_k for all clusters, and the training rows that determine them."""
         distance = np.empty((len(x), len(self.sizes)))
         decisive = np.empty(distance.shape, dtype=np.intp)
         core, at_core, rank = self._around(x)
-        for k, part in enumerate(self._slices):
+        for k, part in enumerate(self.slices):
             if self.cores is not None:
                 distance[:, k], decisive[:, k] = self._reachability(x, k, core, at_core)
                 continue
@@ -213,19 +142,19 @@ class NeighborEnergy(Energy):
             decisive[:, k] = member + part.start
         if self.votes:
             self._break_ties(distance, decisive, rank, core)
+        constants = self.bias if self.floor is None else np.append(self.bias, self.floor)
         energies = np.empty((len(x), self.n_clusters))
-        energies[:, : len(self.sizes)] = self._metric.energy(distance) + self.bias
-        if self.floor is not None:
-            energies[:, -1] = self.floor
-        return _Found(energies, decisive)
+        energies[...] = constants
+        energies[:, : len(self.sizes)] += self.comparison.energy(distance)
+        return Found(energies, constants, decisive)
 
     def _around(self, x: Floats) -> tuple[Floats, Codes, Codes]:
         """Return core(x), the training row there, and the rank of the decisive members, (b,) each."""
         rank = np.full(len(x), self.n_neighbors)
         if (self.cores is None and not self.votes) or self.n_neighbors == 0:
             return np.zeros(len(x)), np.zeros(len(x), dtype=np.intp), rank
-        n = min(self.n_neighbors, len(self._everyone) - self.leaves_out)
-        distance, index = self._nearest(self._everyone, x, n)
+        n = min(self.n_neighbors, len(self.everyone) - self.leaves_out)
+        distance, index = self._nearest(self.everyone, x, n)
         if self.votes:
             stops = np.cumsum(self.sizes)
             cluster = np.searchsorted(stops, index, side="right")  # K for rows that belong to no cluster
@@ -248,7 +177,7 @@ class NeighborEnergy(Energy):
         if not self.leaves_out or n >= len(points):
             return points.nearest(x, n)
         distance, index = points.nearest(x, n + 1)
-        first = (distance[:, 0] <= self._same).astype(np.intp)[:, None] + np.arange(n)
+        first = (distance[:, 0] <= self.same).astype(np.intp)[:, None] + np.arange(n)
         return np.take_along_axis(distance, first, axis=1), np.take_along_axis(index, first, axis=1)
 
     def _rank(self, x: Floats, k: int, rank: Codes, core: Floats) -> tuple[Floats, Codes]:
@@ -274,7 +203,7 @@ class NeighborEnergy(Energy):
         More and more members are searched until none that is farther away can have a smaller one.
         """
         assert self.cores is not None
-        part = self._slices[k]
+        part = self.slices[k]
         points, cores = self._clusters[k], self.cores[part]
         best, decisive = np.empty(len(x)), np.empty(len(x), dtype=np.intp)
         pending, n = np.arange(len(x)), _FIRST
@@ -287,47 +216,7 @@ class NeighborEnergy(Energy):
             there, near, member = (
                 np.take_along_axis(each, column, axis=1)[:, 0] for each in (reach, distance, index)
             )
-            best[pending], decisive[pending] = there, np.where(near < there, _NONE, member + part.start)
+            best[pending], decisive[pending] = there, np.where(near < there, NO_ROW, member + part.start)
             pending = pending[(n < n_all) & (distance[:, -1] < there) & (there > core[pending])]
             n *= _FACTOR
         return np.maximum(best, core), np.where(core > best, at_core, decisive)
-
-
-class _Found(NamedTuple):
-    """The energies of a block, (b, n_clusters), and the training row that determines each D_k, (b, K).
-
-    The row is -1 if the core distance of a member determines D_k, which then does not depend on x.
-    """
-
-    energies: Floats
-    decisive: NDArray[np.intp]
-
-
-class _Recent:
-    """The results of recent blocks. The passes over the data read the same blocks several times."""
-
-    def __init__(self) -> None:
-        self._lock, self._found, self._bytes = threading.Lock(), dict[bytes, _Found](), 0
-
-    def get(self, x: Floats) -> _Found | None:
-        """Return the result of a block that was stored, or None."""
-        key = _key(x)
-        with self._lock:
-            return self._found.get(key)
-
-    def put(self, x: Floats, found: _Found) -> _Found:
-        """Store the result of a block; old results are dropped once they take too much memory."""
-        with self._lock:
-            key = _key(x)
-            if key in self._found:  # another thread was faster
-                return found
-            self._found[key] = found
-            self._bytes += found.energies.nbytes + found.decisive.nbytes
-            while self._bytes > _CACHE_BYTES:
-                old = self._found.pop(next(iter(self._found)))
-                self._bytes -= old.energies.nbytes + old.decisive.nbytes
-        return found
-
-
-def _key(x: Floats) -> bytes:
-    return blake2b(np.ascontiguousarray(x).data, digest_size=16, key=str(x.shape).encode()).digest()

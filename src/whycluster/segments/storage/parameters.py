@@ -24,6 +24,7 @@ from whycluster.models.energies import (
     ManhattanEnergy,
     MixedEnergy,
     NeighborEnergy,
+    PredictionEnergy,
     StudentEnergy,
     Tree,
     TreeEnergy,
@@ -118,6 +119,14 @@ def _member_error(values: dict[str, Any]) -> str | None:
     n_members = len(values["members"])
     if (values["sizes"] > n_members).any() or values["sizes"].sum() != n_members:
         return f"sizes must add up to {n_members}, the number of members"
+    return None
+
+
+def _core_error(values: dict[str, Any]) -> str | None:
+    """Check that every training row has a core distance, and that there is noise."""
+    n_rows = len(values["trained"].everyone)
+    if len(values["cores"]) != n_rows or values["trained"].floor is None:
+        return f"there must be noise and {n_rows} core distances, one per training row"
     return None
 
 
@@ -235,6 +244,14 @@ PARAMETERS: dict[type, ParameterSet] = {
             "leaves_out": Parameter("leaves_out", "", "bool", ANY),
         },
         _member_error,
+    ),
+    PredictionEnergy: ParameterSet(
+        {
+            "trained": NestedParameter("trained", NeighborEnergy),
+            "cores": Parameter("cores", "T", values=NOT_NEGATIVE),
+            "n_neighbors": Parameter("n_neighbors", "", "int64", NOT_NEGATIVE),
+        },
+        _core_error,
     ),
     TreeEnergy: ParameterSet(
         {"tree": NestedParameter("contest", Tree), "centers": Parameter("nodes.prototypes", "Nd")}
