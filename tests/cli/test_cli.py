@@ -379,6 +379,36 @@ def test_row_by_number_or_by_another_column(
     )
 
 
+def test_row_compares_two_rows(wine: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    common = ("row", wine, "--id", 1003, "--k", 3, "--ignore", "kind", "--quiet")
+    code, out, _ = invoke(capsys, *common, "--with", 1090)
+    frame = pl.read_csv(wine).drop("wine_id", "kind")
+    pair = wc.explain(wc.tabular.pipeline(frame, 3), frame).pair(3, 90)
+    assert code == 0
+    named = pair.claim().replace("ow 3", "ow 1003").replace("ow 90", "ow 1090")
+    assert " ".join(out.split("\nproline")[0].split()) == named
+    facts = json.loads(invoke(capsys, *common, "--with", 1007, "--json", "--top", 2)[1])
+    pair = wc.explain(wc.tabular.pipeline(frame, 3), frame).pair(3, 7)
+    assert (facts["ids"], facts["together"]) == (["1003", "1007"], True)
+    assert facts["evidence"] == pytest.approx(pair.evidence.tolist())
+    assert [each["relevance"] for each in facts["features"]] == pytest.approx(
+        pair.to_frame()["relevance"].to_list()[:2]
+    )
+    for options, message in (
+        (("--with", 1003), "--with must be a different row than --id."),
+        (("--with", 7), "--with must match one row in column 'wine_id'; no row has '7'."),
+        (
+            ("--with", 1007, "--to", 0),
+            "--with and --to cannot be combined. Use only one of these options.",
+        ),
+        (
+            ("--with", 1007, "--target", 0),
+            "--with and --target cannot be combined. Use only one of these options.",
+        ),
+    ):
+        assert invoke(capsys, *common, *options) == (2, "", f"whycluster: {message}\n")
+
+
 def test_rules_describe_each_cluster(wine: Path, capsys: pytest.CaptureFixture[str]) -> None:
     common = ("rules", wine, "--k", 3, "--ignore", "kind")
     code, out, _ = invoke(capsys, *common)

@@ -135,10 +135,10 @@ class ClusteredTable:
         """Return the label of the cluster that an option names, or None if the option is not given."""
         return find_cluster(self.network, text, option)
 
-    def position(self, name: str) -> int:
+    def position(self, name: str, option: str = "--id") -> int:
         """Return the position of a row, given its identifier or, if rows have no identifiers, its number."""
         if self.ids is not None:
-            return self._position_by_id(self.ids, name)
+            return self._position_by_id(self.ids, name, option)
         if self.id_problem:
             raise InvalidInputError(
                 f"--id-column must name the column that identifies the rows: {self.id_problem}"
@@ -146,15 +146,18 @@ class ClusteredTable:
         if name.isdecimal() and int(name) < self.rows.height:
             return int(name)
         raise InvalidInputError(
-            f"--id must be a row number from 0 to {self.rows.height - 1} because no column identifies the "
-            f"rows; got {name!r}. To use a column, add --id-column."
+            f"{option} must be a row number from 0 to {self.rows.height - 1} because no column identifies "
+            f"the rows; got {name!r}. To use a column, add --id-column."
         )
 
-    def _position_by_id(self, ids: pl.Series, name: str) -> int:
+    @staticmethod
+    def _position_by_id(ids: pl.Series, name: str, option: str) -> int:
         found = np.flatnonzero((as_text(ids) == name).fill_null(False).to_numpy())
         if len(found) != 1:
             matches = f"{len(found)} rows have" if len(found) else "no row has"
-            raise InvalidInputError(f"--id must match one row in column {ids.name!r}; {matches} {name!r}.")
+            raise InvalidInputError(
+                f"{option} must match one row in column {ids.name!r}; {matches} {name!r}."
+            )
         return int(found[0])
 
 

@@ -230,6 +230,9 @@ def report(**options: Any) -> None:
 @_column_option("--id-column", "id_column", "Column that identifies the rows; not used for clustering.")
 @_query_options
 @click.option(
+    "--with", "other", metavar="ID", help="Compare with this row: why together, or what separates them?"
+)
+@click.option(
     "--to",
     metavar="CLUSTER",
     help="Also show the smallest change that moves the row to this cluster (not with --labels).",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,12 +13,14 @@ from whycluster.cli.output import print_result
 from whycluster.core.errors import InvalidInputError
 from whycluster.explanations.counterfactuals.counterfactual import Counterfactual
 from whycluster.explanations.explanation import Explanation
+from whycluster.explanations.reasons.pairs import Pair
 from whycluster.explanations.stories.story import contrast, evidence_rank
 
 
 def row(
     *,
     name: str,
+    other: str | None,
     to: str | None,
     within: Sequence[str],
     hold: Sequence[str],
@@ -27,13 +29,19 @@ def row(
     as_json: bool,
     **given: Any,
 ) -> None:
-    """Cluster all rows and explain one of them."""
+    """Cluster all rows and explain one of them, or compare it with another one."""
+    if other is not None:
+        _check_alone(to, given)
     clustered = cluster_and_note(CommandOptions.of(given, "--id-column"), quiet)
     if to is not None and clustered.labels is not None:
         raise InvalidInputError("--to works only with new clusters. Remove --labels.")
     _check_needs_to(to, {"--within": within, "--hold": hold})
     position = clustered.position(name)
     exp = clustered.explain(**read_query(clustered.network, given))
+    if other is not None:
+        pair = _pair(exp, position, clustered.position(other, "--with"))
+        print_result(to_json(_pair_facts(pair, (name, other), top)) if as_json else pair.describe(top))
+        return
     destination = clustered.find_cluster(to, "--to")
     if to is not None and destination == exp.assigned[position]:
         raise InvalidInputError(f"--to must be a different cluster; the row is already in {to}.")
@@ -46,6 +54,44 @@ def row(
         print_result(to_json(facts if change is None else facts | _change_facts(change)))
     else:
         print_result(exp.describe(position, top) + ("" if change is None else f"\n\n{change.describe(top)}"))
+
+
+def _check_alone(to: str | None, given: Mapping[str, Any]) -> None:
+    """Raise an error if another question is asked together with --with."""
+    options = {"to": to, **{name: given[name] for name in ("target", "against")}}
+    for option, value in options.items():
+        if value is not None:
+            raise InvalidInputError(
+                f"--with and --{option} cannot be combined. Use only one of these options."
+            )
+
+
+def _pair(exp: Explanation, position: int, other: int) -> Pair:
+    if position == other:
+        raise InvalidInputError("--with must be a different row than --id.")
+    return exp.pair(position, other)
+
+
+def _pair_facts(pair: Pair, names: tuple[str, str], top: int) -> dict[str, Any]:
+    """Return what separates two rows, or holds them together, for JSON."""
+    order = np.argsort(-np.abs(pair.relevance), kind="stable")[:top]
+    return {
+        "ids": names,
+        "clusters": pair.clusters,
+        "competitors": pair.competitors,
+        "together": pair.is_together,
+        "evidence": pair.evidence,
+        "residual": pair.residual,
+        "features": [
+            {
+                "feature": pair.feature_names[i],
+                "values": pair.values[:, i],
+                "parts": pair.parts[:, i],
+                "relevance": pair.relevance[i],
+            }
+            for i in order
+        ],
+    }
 
 
 def _check_needs_to(to: str | None, options: dict[str, Sequence[str]]) -> None:

@@ -8,7 +8,7 @@ Modules and folders, in reading order:
 - `summaries/`: the features that define each cluster, and sentences about them
 - `stories/`: one row in words, and the rows that it is compared with
 - `counterfactuals/`: the smallest change that moves a row to another cluster
-- `reasons/`: rules that describe clusters
+- `reasons/`: rules that describe clusters, pairs of rows, and groups of reasons in a cluster
 - `findings`: sentences and warnings about clusters (public as ``whycluster.findings``)
 - `checks/`: checks that warn about misleading results
 - `quality/`: whether there are clusters at all; `fidelity`: how well a surrogate matches the labels it was

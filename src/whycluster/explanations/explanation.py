@@ -24,7 +24,9 @@ from whycluster.data.table import Table
 from whycluster.explanations.base import BaseExplanation
 from whycluster.explanations.counterfactuals.changeable_row import SeenValues
 from whycluster.explanations.counterfactuals.counterfactual import Counterfactual, find
+from whycluster.explanations.reasons.pairs import Pair, find_pair
 from whycluster.explanations.reasons.rules import Rules, find_rules
+from whycluster.explanations.reasons.strategies import Strategies, find_strategies
 from whycluster.explanations.stories import story
 from whycluster.explanations.stories.rivals import rivals_by_relevance
 from whycluster.explanations.summaries.comparisons import Comparisons
@@ -313,6 +315,28 @@ class Explanation(BaseExplanation):
             F1 of all of them together by 0.03.
         """
         return find_rules(self, self.relevance, max_conditions, max_rules)
+
+    def pair(self, a: int, b: int) -> Pair:
+        """Return why two rows are in the same cluster, or what separates them, feature by feature.
+
+        In different clusters, the evidence of each row is that for its own cluster against the cluster of the
+        other one. In the same cluster, it is that against the competitor that comes nearest to taking both.
+        What the features bring adds up to the evidence of both rows, except for the residual.
+
+        Parameters
+        ----------
+        a, b : the positions of the two rows
+        """
+        return find_pair(self, a, b)
+
+    def strategies(self) -> Strategies:
+        """Return the groups of reasons in each cluster: members that are there because of different features.
+
+        The explanations of a cluster's members are clustered themselves. Groups are reported only if they
+        also show in members that were not used to find them, so most clusters have a single group. Groups
+        that may rest on an artifact (missing values, an identifier, one constant value) come with a caution.
+        """
+        return find_strategies(self, self.relevance)
 
     @cached_property
     def seen_values(self) -> SeenValues:

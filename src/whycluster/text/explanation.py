@@ -11,16 +11,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whycluster.core.arrays import Codes, Floats
+from whycluster.core.attribution import CodedQuery
 from whycluster.core.errors import InvalidInputError
 from whycluster.data.files import as_path, write_text
 from whycluster.data.frames import as_column, build_frame
 from whycluster.data.validation import check_integer
 from whycluster.explanations.base import BaseExplanation
+from whycluster.explanations.reasons.pairs import Pair, compared_rows, pair_of
 from whycluster.explanations.wording.formatting import Line, format_lines, rest
 from whycluster.text import html
 from whycluster.text.documents import DocumentTable
 from whycluster.text.finders import Finder
 from whycluster.text.summary import Pairs, TextSummary, pair_up, summarize
+from whycluster.text.vectorization import Vectorization, relevance_of_words
 from whycluster.text.words import KNOWN, STOP_WORD, WordTable
 
 _NOTEBOOK_DOCUMENTS = 3
@@ -229,6 +232,30 @@ class TextExplanation(BaseExplanation):
             self.labels,
             self._like,
         )
+
+    def pair(self, a: int, b: int) -> Pair:
+        """Return why two documents are in the same cluster, or what separates them, word by word.
+
+        In different clusters, the evidence of each document is that for its own cluster against the cluster
+        of the other one. In the same cluster, it is that against the competitor that comes nearest to taking
+        both. What the words bring adds up to the evidence of both, except for the residual.
+
+        Parameters
+        ----------
+        a, b : the positions of the two documents
+        """
+        rows = compared_rows(self, a, b)
+        table = self.table.take(rows.positions)
+        assert isinstance(table, DocumentTable)
+        vectorization = table.encoder
+        assert isinstance(vectorization, Vectorization)
+        query = CodedQuery(rows.cluster, rows.competitor)
+        found, words = relevance_of_words(vectorization, self.energy, table, query, None)
+        pairs = pair_up(table.texts, words, self.finder)
+        parts, times = np.zeros((2, len(pairs.vocabulary))), np.zeros((2, len(pairs.vocabulary)), np.intp)
+        parts[pairs.document, pairs.word], times[pairs.document, pairs.word] = pairs.relevance, pairs.n_times
+        names: list[Hashable] = list(pairs.vocabulary)
+        return pair_of(self, rows, found.evidence, parts, times, names, "word")
 
     def to_frame(self, backend: str | None = None) -> Any:
         """Return a frame with one row per word, in the order of the documents.

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from whycluster.core.arrays import Codes, Floats
 
-# Chosen on six tables and on blobs; see docs/decisions/cluster-rules.md.
+# Chosen on six tables and on blobs; benchmarks/results/cluster_rules.md reports others.
 WIDTH = 12  # conjunctions that the beam search keeps
 LEAST_GAIN = 0.01  # F1 that a further condition must add
 LEAST_RULE_GAIN = 0.03  # F1 that a further conjunction must add
