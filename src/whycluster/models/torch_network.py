@@ -15,17 +15,7 @@ from numpy.typing import NDArray
 from whycluster.core.arrays import Codes, Floats
 from whycluster.core.energies import Energy, KernelEnergy, LinearEnergy, SquaredEnergy
 from whycluster.core.errors import UnsupportedModelError
-from whycluster.models.energies import (
-    CosineEnergy,
-    DiagonalGaussianEnergy,
-    FloorEnergy,
-    GaussianEnergy,
-    ManhattanEnergy,
-    MixedEnergy,
-    StudentEnergy,
-    TreeEnergy,
-    ZeroReferenceEnergy,
-)
+from whycluster.models import energies
 from whycluster.models.energies.tree import Turn
 
 
@@ -230,7 +220,7 @@ def _squared(energy: SquaredEnergy, clusters: Codes) -> torch.nn.Module:
 
 
 @build.register
-def _zero_reference(energy: ZeroReferenceEnergy, clusters: Codes) -> torch.nn.Module:
+def _zero_reference(energy: energies.ZeroReferenceEnergy, clusters: Codes) -> torch.nn.Module:
     """Return the network of the squared distances, since the reference does not change the evidence."""
     return build(energy.squares, clusters)
 
@@ -243,7 +233,9 @@ def _linear(energy: LinearEnergy, clusters: Codes) -> torch.nn.Module:
         energy.directions[own] - energy.directions[competitor], energy.bias[own] - energy.bias[competitor]
     )
     layers = [detection, MinPooling(energy.n_clusters - 1)]
-    return torch.nn.Sequential(*([UnitLength()] if isinstance(energy, CosineEnergy) else []), *layers)
+    return torch.nn.Sequential(
+        *([UnitLength()] if isinstance(energy, energies.CosineEnergy) else []), *layers
+    )
 
 
 @build.register
@@ -264,7 +256,7 @@ def _kernel(energy: KernelEnergy, clusters: Codes) -> torch.nn.Module:
 
 
 @build.register
-def _floor(energy: FloorEnergy, clusters: Codes) -> torch.nn.Module:
+def _floor(energy: energies.FloorEnergy, clusters: Codes) -> torch.nn.Module:
     """Return layers for all terms of Eq. 6, since no term cancels in a comparison with a constant."""
     kernel, n_units = energy.clusters, len(energy.clusters.log_weights)
     return _compare(
@@ -277,7 +269,7 @@ def _floor(energy: FloorEnergy, clusters: Codes) -> torch.nn.Module:
 
 
 @build.register
-def _tree(energy: TreeEnergy, clusters: Codes) -> torch.nn.Module:
+def _tree(energy: energies.TreeEnergy, clusters: Codes) -> torch.nn.Module:
     """Return a linear layer for the pairs of nodes, then a minimum over each path."""
     left = np.arange(0, energy.nodes.n_clusters, 2)
     return torch.nn.Sequential(
@@ -286,30 +278,30 @@ def _tree(energy: TreeEnergy, clusters: Codes) -> torch.nn.Module:
 
 
 @build.register
-def _student(energy: StudentEnergy, clusters: Codes) -> torch.nn.Module:
+def _student(energy: energies.StudentEnergy, clusters: Codes) -> torch.nn.Module:
     squares = energy.squares
     distances = SquaredDistances(squares.prototypes, squares.scale, np.zeros(energy.n_clusters))
     return _compare(energy, clusters, distances, StudentLayer(energy.alpha))
 
 
 @build.register
-def _manhattan(energy: ManhattanEnergy, clusters: Codes) -> torch.nn.Module:
+def _manhattan(energy: energies.ManhattanEnergy, clusters: Codes) -> torch.nn.Module:
     return _compare(energy, clusters, ManhattanDistances(energy.prototypes))
 
 
 @build.register
-def _mixed(energy: MixedEnergy, clusters: Codes) -> torch.nn.Module:
+def _mixed(energy: energies.MixedEnergy, clusters: Codes) -> torch.nn.Module:
     return _compare(energy, clusters, MixedDistances(energy.prototypes, energy.categorical, energy.gamma))
 
 
 @build.register
-def _diagonal_gaussian(energy: DiagonalGaussianEnergy, clusters: Codes) -> torch.nn.Module:
+def _diagonal_gaussian(energy: energies.DiagonalGaussianEnergy, clusters: Codes) -> torch.nn.Module:
     bias = -np.log(energy.precisions).sum(axis=1) / 2 - energy.log_weights
     return _compare(energy, clusters, SquaredDistances(energy.prototypes, energy.precisions / 2, bias))
 
 
 @build.register
-def _gaussian(energy: GaussianEnergy, clusters: Codes) -> torch.nn.Module:
+def _gaussian(energy: energies.GaussianEnergy, clusters: Codes) -> torch.nn.Module:
     return _compare(energy, clusters, QuadraticForms(energy.centers, energy.roots, energy.bias))
 
 

@@ -93,22 +93,16 @@ class KernelEnergy(Energy):
         """Write sum_k a_k sum_j q_j e_j; the weights a_k q_j of a row also sum to zero."""
         _, mixture = carve(scratch, self._widest, self._mix_width)
         mixture[...] = 0.0
-        for chunk in self._chunks:
-            for k, logits in self._logits(x, chunk, scratch):
-                self._share(logits, weights[:, k])
-            (q,) = carve(scratch, int(self.sizes[chunk].sum()))
-            self._mix(x, self._units_of(chunk), q.reshape(-1, len(x)), mixture)
+        for units, q in self._shared(x, weights, scratch):
+            self._mix(x, units, q, mixture)
         self._unmix(x, mixture, out)
 
     def differentiate(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:
         """Write sum_k a_k sum_j q_j grad |x - u_j|^2, without the 2 x that all support vectors share."""
         _, some = carve(scratch, self._widest, self.n_features)
         out[...] = 0.0
-        for chunk in self._chunks:
-            for k, logits in self._logits(x, chunk, scratch):
-                self._share(logits, weights[:, k])
-            (q,) = carve(scratch, int(self.sizes[chunk].sum()))
-            np.matmul(q.reshape(-1, len(x)).T, self.units.slopes[self._units_of(chunk)], out=some)
+        for units, q in self._shared(x, weights, scratch):
+            np.matmul(q.T, self.units.slopes[units], out=some)
             out += some
 
     @property
@@ -169,6 +163,14 @@ class KernelEnergy(Energy):
         total, _ = carve(mixture, 2 * self.n_features, 2 * self.n_features)
         np.multiply(total[:, : self.n_features], x, out=out)
         out += total[:, self.n_features :]
+
+    def _shared(self, x: Floats, weights: Floats, scratch: Floats) -> Iterator[tuple[slice, Floats]]:
+        """Yield the support vectors of each chunk of clusters with their weights a_k q_j, (p, b)."""
+        for chunk in self._chunks:
+            for k, logits in self._logits(x, chunk, scratch):
+                self._share(logits, weights[:, k])
+            (q,) = carve(scratch, int(self.sizes[chunk].sum()))
+            yield self._units_of(chunk), q.reshape(-1, len(x))
 
     def _share(self, logits: Floats, weights: Floats) -> None:
         """Turn logits into a_k q_j, in place."""
