@@ -340,6 +340,7 @@ def test_every_parameter_is_documented(name: str) -> None:
         ("docs/saving.md", 2),
         ("docs/segments.md", 2),
         ("docs/sql.md", 1),
+        ("docs/handover.md", 5),
         ("docs/files.md", 2),
         ("docs/dask.md", 3),
     ],

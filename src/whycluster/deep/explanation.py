@@ -141,6 +141,9 @@ class DeepExplanation(BaseExplanation):
         """
         return self._framed(self._names("to_frame"), self.relevance, backend)
 
+    def _parts(self) -> tuple[str, int]:
+        return "values", 1  # relevance has the shape of images; only the claims become plain data
+
     def summary(self) -> Summary:
         """Summarize each cluster in terms of a table's columns, as `whycluster.Explanation.summary` does."""
         if self.at is not None or len(np.shape(self._inputs)) != 2:

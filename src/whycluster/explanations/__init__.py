@@ -13,6 +13,7 @@ Modules and folders, in reading order:
 - `checks/`: checks that warn about misleading results
 - `quality/`: whether there are clusters at all; `fidelity`: how well a surrogate matches the labels it was
   fitted to; `agreement`: how far the rule of a clustering gives the labels that its rows have
+- `exchange/`: explanations as plain data, JSON and Arrow tables, for other programs
 - `wording/`: tables, lists and claims as text
 - `maps/`: the map of the rows, and the colors and shapes of clusters
 """

@@ -26,6 +26,9 @@ from whycluster.data.frames import build_frame, unique_name
 from whycluster.data.labels import renamed
 from whycluster.data.table import Table
 from whycluster.explanations.agreement import Agreement
+from whycluster.explanations.exchange.arrow import ArrowTable
+from whycluster.explanations.exchange.json_values import to_text
+from whycluster.explanations.exchange.plain import claims_of, describe_rows
 from whycluster.explanations.fidelity import Fidelity
 from whycluster.explanations.row_access import RowAccess
 from whycluster.explanations.summaries.members import MemberClusters
@@ -44,7 +47,7 @@ _ROWS_SHOWN = 3  # number of rows shown when an explanation is printed
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class BaseExplanation(RowAccess):
+class BaseExplanation(RowAccess, ArrowTable):
     """The claim about every row: its cluster, the strongest competitor, and the evidence for the cluster.
 
     Subclasses add the relevance that supports the claim, for features or words.
@@ -293,6 +296,37 @@ class BaseExplanation(RowAccess):
         }
         columns.update({name: relevance[:, i] for i, name in enumerate(names)})
         return build_frame(columns, self.data, backend, "to_frame")
+
+    def to_dict(self, rows: Any = None, n_strongest: int | None = None) -> dict[str, Any]:
+        """Return the explanation as plain data: dictionaries, lists, numbers and text.
+
+        The data follow a versioned JSON schema, which `to_json` describes.
+
+        Parameters
+        ----------
+        rows : the rows to include, as in ``exp[rows]``; by default all of them. More than a million relevance
+            scores are refused unless rows are chosen.
+        n_strongest : the number of features or words to list for each row; by default all of them. The sum of
+            all others is in ``other_relevance``.
+        """
+        head = describe_rows(self, rows, n_strongest, *self._parts())
+        chosen = self if rows is None else self[rows]
+        return {**head, "rows": chosen._rows_as_data(n_strongest)}
+
+    def to_json(self, rows: Any = None, n_strongest: int | None = None) -> str:
+        """Return `to_dict` as JSON; the parameters are the same.
+
+        The file ``whycluster/explanations/exchange/schema-1.json`` is the schema of the result.
+        """
+        return to_text(self.to_dict(rows, n_strongest))
+
+    @abstractmethod
+    def _parts(self) -> tuple[str, int]:
+        """Return the name of the parts that have relevance, in the plural, and how many a row has."""
+
+    def _rows_as_data(self, n_strongest: int | None) -> list[dict[str, Any]]:  # noqa: ARG002  # for subclasses
+        """Return all rows as plain data."""
+        return claims_of(self)
 
     def __getitem__(self, rows: Any) -> Self:
         """Return the explanation of some rows, given by an index, a list of indices, a slice or a mask."""

@@ -24,6 +24,8 @@ from whycluster.data.table import Table
 from whycluster.explanations.base import BaseExplanation
 from whycluster.explanations.counterfactuals.changeable_row import SeenValues
 from whycluster.explanations.counterfactuals.counterfactual import Counterfactual, find
+from whycluster.explanations.exchange.arrow import ArrowTable
+from whycluster.explanations.exchange.plain import claims_of, plain_list, records, with_parts
 from whycluster.explanations.reasons.pairs import Pair, find_pair
 from whycluster.explanations.reasons.rules import Rules, find_rules
 from whycluster.explanations.reasons.strategies import Strategies, find_strategies
@@ -36,7 +38,7 @@ from whycluster.explanations.wording.formatting import WIDTH, Line, format_lines
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class TopFeatures:
+class TopFeatures(ArrowTable):
     """The k features of each row with the largest absolute relevance, in decreasing order.
 
     Attributes
@@ -365,6 +367,19 @@ class Explanation(BaseExplanation):
         """
         self.unchanged_table("to_frame")  # raises an error if the rows were changed
         return self._framed(self.feature_names, self.relevance, backend)
+
+    def _parts(self) -> tuple[str, int]:
+        return "features", self.relevance.shape[1]
+
+    def _rows_as_data(self, n_strongest: int | None) -> list[dict[str, Any]]:
+        width = self.relevance.shape[1]
+        claims, totals = claims_of(self), self.relevance.sum(axis=1, dtype=np.float64)
+        columns = self.strongest_features(min(width, n_strongest or width))
+        names = np.array(plain_list(as_column(self.feature_names)), dtype=object)[columns]
+        keys, values = ["feature", "relevance"], [names, np.take_along_axis(self.relevance, columns, axis=1)]
+        if not isinstance(self.table, AbsentTable):
+            keys, values = [*keys, "value"], [*values, self.unchanged_table("to_dict").pick(columns)]
+        return with_parts(claims, records(keys, values), totals, "features")
 
     def to_shap(self) -> Any:
         """Return a `shap.Explanation` for use with ``shap.plots``.

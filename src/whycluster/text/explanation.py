@@ -17,6 +17,8 @@ from whycluster.data.files import as_path, write_text
 from whycluster.data.frames import as_column, build_frame
 from whycluster.data.validation import check_integer
 from whycluster.explanations.base import BaseExplanation
+from whycluster.explanations.exchange.arrow import ArrowTable
+from whycluster.explanations.exchange.plain import claims_of, with_parts
 from whycluster.explanations.reasons.pairs import Pair, compared_rows, pair_of
 from whycluster.explanations.wording.formatting import Line, format_lines, rest
 from whycluster.text import html
@@ -56,7 +58,7 @@ class Word(NamedTuple):
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class TopWords:
+class TopWords(ArrowTable):
     """The k words of each document with the largest absolute relevance, in descending order.
 
     The relevance of repeated words is summed. Documents with fewer than k words are padded with "" and 0.
@@ -197,6 +199,20 @@ class TextExplanation(BaseExplanation):
         word[place] = [pairs.vocabulary[code] for code in pairs.word[order]]
         relevance[place], count[place] = pairs.relevance[order], pairs.n_times[order]
         return TopWords(word, relevance, count, self._like)
+
+    def _parts(self) -> tuple[str, int]:
+        return "words", max(1, len(self.word_table.relevance) // max(1, len(self)))
+
+    def _rows_as_data(self, n_strongest: int | None) -> list[dict[str, Any]]:
+        pairs, order = self.strongest_features()
+        words: list[list[dict[str, Any]]] = [[] for _ in range(len(self))]
+        for i in order.tolist():
+            some = words[pairs.document[i]]
+            if n_strongest is None or len(some) < n_strongest:
+                relevance, count = float(pairs.relevance[i]), int(pairs.n_times[i])
+                some.append({"word": pairs.vocabulary[pairs.word[i]], "relevance": relevance, "count": count})
+        totals = np.bincount(pairs.document, pairs.relevance, len(self))
+        return with_parts(claims_of(self), words, totals, "words")
 
     def describe(self, row: int = 0, n_words: int = 8) -> str:
         """Describe one document as text, with its cluster and its strongest words."""

@@ -15,6 +15,9 @@ from whycluster.data import display
 from whycluster.data.frames import build_frame
 from whycluster.data.labels import noise_mask
 from whycluster.data.validation import check_integer
+from whycluster.explanations.exchange.arrow import ArrowTable
+from whycluster.explanations.exchange.json_values import to_text
+from whycluster.explanations.exchange.plain import describe_clusters, plain_list
 from whycluster.explanations.wording.formatting import Line, join_words, rest
 from whycluster.text.finders import Finder
 from whycluster.text.words import KNOWN, WordTable, group_sums
@@ -24,7 +27,7 @@ _ERRORS = 2.0  # standard errors; with 1, words from a few unusual messages in 2
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class TextSummary:
+class TextSummary(ArrowTable):
     """The words that define each cluster. `print` the summary, or convert it with `to_frame`.
 
     There are E entries, one for each cluster and each known word of its documents. Within a cluster, words
@@ -104,6 +107,27 @@ class TextSummary:
             "count_outside": self.count_outside,
         }
         return build_frame(columns, self._like, backend, "summary.to_frame", same_rows=False)
+
+    def to_dict(self, n_strongest: int | None = None) -> dict[str, Any]:
+        """Return the summary as plain data, as the schema of `Explanation.to_json` describes it.
+
+        Parameters
+        ----------
+        n_strongest : the number of words to list for each cluster; by default all of them
+        """
+        if n_strongest is not None:
+            check_integer(n_strongest, 1, "to_dict", "n_strongest", "None or ")
+        keys = ("word", "relevance", "share", "score", "documents", "count")
+        entries = list(zip(*(plain_list(getattr(self, key)) for key in keys), strict=True))
+        words: list[list[dict[str, Any]]] = [[] for _ in self.clusters]
+        for group, entry in zip(self.group.tolist(), entries, strict=True):
+            if n_strongest is None or len(words[group]) < n_strongest:
+                words[group].append(dict(zip(keys, entry, strict=True)))
+        return describe_clusters(self, words, "words")
+
+    def to_json(self, n_strongest: int | None = None) -> str:
+        """Return `to_dict` as JSON; the parameters are the same."""
+        return to_text(self.to_dict(n_strongest))
 
     def describe(self, n_words: int = 6) -> str:
         """Return the strongest words of each cluster as text."""

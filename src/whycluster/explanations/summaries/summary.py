@@ -16,6 +16,9 @@ from whycluster.data import display
 from whycluster.data.frames import as_column, build_frame
 from whycluster.data.groups import group_categories, group_means, group_sums
 from whycluster.data.table import Table
+from whycluster.explanations.exchange.arrow import ArrowTable
+from whycluster.explanations.exchange.json_values import to_text
+from whycluster.explanations.exchange.plain import describe_clusters, records
 from whycluster.explanations.summaries.comparisons import Clusters, Comparisons, mean_outside
 from whycluster.explanations.summaries.members import MemberClusters
 from whycluster.explanations.summaries.statements import MISSING, Statement, headline
@@ -58,7 +61,7 @@ class ClusterSummary(Protocol):
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Summary:
+class Summary(ArrowTable):
     """The features that define each cluster. `print` the summary, or convert it with `to_frame`.
 
     Attributes
@@ -124,6 +127,25 @@ class Summary:
             "mean_outside": sort(self.outside),
         }
         return build_frame(columns, self._like, backend, "summary.to_frame", same_rows=False)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the summary as plain data, as the schema of `Explanation.to_json` describes it."""
+        order = np.argsort(-self.relevance, axis=1, kind="stable")
+        names = np.tile(as_column(self.feature_names), (len(self.clusters), 1))
+        values = {
+            "feature": names,
+            "relevance": self.relevance,
+            "share": self.share,
+            "direction": self.direction,
+            "mean_inside": self.inside,
+            "mean_outside": self.outside,
+        }
+        found = records([*values], [np.take_along_axis(each, order, axis=1) for each in values.values()])
+        return describe_clusters(self, found, "features")
+
+    def to_json(self) -> str:
+        """Return `to_dict` as JSON."""
+        return to_text(self.to_dict())
 
     def statement(self, group: int, column: int) -> Statement:
         """Return how a feature of a cluster compares with the clusters that it separates the cluster from."""
