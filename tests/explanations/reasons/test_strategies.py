@@ -126,6 +126,18 @@ class TestGroups:
         assert len(found) == 1
         assert np.array_equal(found.group >= 0, exp.assigned == 0)
 
+    def test_no_members(self) -> None:
+        X, kind, _ = planted()
+        exp = nearest(X, kind)
+        other = wc.explain(exp.model, X[:50], target=1, background=X)
+        other = other[np.flatnonzero(other.assigned != 1)]
+        found = other.strategies()
+        assert len(found) == 0
+        assert found.to_frame().shape == (0, 5)
+        assert str(found) == (
+            "No row belongs to the cluster it is explained for, so there are no reasons to group."
+        )
+
     def test_equal_rows(self) -> None:
         X = np.repeat([[0.0, 0.0], [5.0, 5.0]], 50, axis=0)
         found = nearest(X, np.repeat([0, 1], 50)).strategies()

@@ -165,6 +165,8 @@ class Strategies:
 
     def _summary(self) -> str:
         """Return which clusters have one group of reasons, and which have several, as sentences."""
+        if not self.clusters:
+            return "No row belongs to the cluster it is explained for, so there are no reasons to group."
         one = [each for each in self.clusters if len(each.groups) == 1 and each.is_tested]
         few = [each for each in self.clusters if not each.is_tested]
         texts = [
@@ -212,10 +214,12 @@ class Strategies:
         names = as_column(self.feature_names)
         columns: dict[Hashable, Any] = {
             "cluster": as_labels([c.cluster for c, _, _ in every for _ in range(d)]),
-            "group": np.repeat([number for _, number, _ in every], d),
-            "size": np.repeat([group.size for _, _, group in every], d),
-            "feature": np.concatenate([names[each] for each in order]),
-            "share": np.concatenate([g.share[each] for (_, _, g), each in zip(every, order, strict=True)]),
+            "group": np.repeat(np.array([number for _, number, _ in every], dtype=np.int64), d),
+            "size": np.repeat(np.array([group.size for _, _, group in every], dtype=np.int64), d),
+            "feature": np.concatenate([names[:0], *(names[each] for each in order)]),
+            "share": np.concatenate(
+                [np.empty(0), *(g.share[each] for (_, _, g), each in zip(every, order, strict=True))]
+            ),
         }
         return build_frame(columns, self._like, backend, "strategies.to_frame", same_rows=False)
 
