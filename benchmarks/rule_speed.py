@@ -5,6 +5,7 @@ The assignments of faiss and scikit-learn-intelex are measured too, if these lib
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from functools import partial
 from importlib.util import find_spec
@@ -19,6 +20,7 @@ from benchmarks.measure import geometric_mean, side_by_side, write
 from benchmarks.speed import clustered
 
 PREDICT = "predict"
+SEQUENTIAL = ((60_000, 20, 8), (20_000, 64, 32), (4_000, 300, 20))  # rows, features, clusters
 QUERIES: dict[str, dict[str, Any]] = {
     "path": {"rule": "path"},
     "min-take-most": {"rule": "min-take-most"},
@@ -90,6 +92,37 @@ def table(dtype: Any) -> list[str]:
     return [*lines, f"| geometric mean | | | | {' | '.join(f'{mean:.2f}x' for mean in means)} |"]
 
 
+def cpu_ratio(dtype: Any, n_rows: int, d: int, n_clusters: int) -> float:
+    """Return the least CPU time of the sequential rule, divided by that of the default rule."""
+    rows, model = clustered(n_rows, d, n_clusters)
+    X, least = rows.astype(dtype), {"path": np.inf, "sequential": np.inf}
+    for _ in range(REPEATS):
+        for rule in least:
+            begun = time.process_time()
+            wc.explain(model, X, rule=rule)
+            least[rule] = min(least[rule], time.process_time() - begun)
+    return least["sequential"] / least["path"]
+
+
+def sequential() -> list[str]:
+    """Return the table of the sequential rule."""
+    lines = [
+        "",
+        "## The sequential rule",
+        "",
+        "CPU time of the sequential rule, divided by that of the default rule, path, on the same data; both",
+        f"are the least of {REPEATS} alternating runs.",
+        "",
+        "| rows | d | K | float64 | float32 |",
+        "|---:|---:|---:|---:|---:|",
+    ]
+    for n_rows, d, n_clusters in SEQUENTIAL:
+        ratios = [cpu_ratio(dtype, n_rows, d, n_clusters) for dtype in (np.float64, np.float32)]
+        cells = " | ".join(f"{ratio:.1f}x" for ratio in ratios)
+        lines.append(f"| {n_rows:,} | {d} | {n_clusters} | {cells} |")
+    return lines
+
+
 def main() -> None:
     """Measure both dtypes and write results/rule_speed.md."""
     lines = [
@@ -101,6 +134,7 @@ def main() -> None:
     ]
     for dtype in (np.float64, np.float32):
         lines += table(dtype)
+    lines += sequential()
     write("rule_speed", "python -m benchmarks.rule_speed", lines)
 
 

@@ -25,6 +25,17 @@ typedef int32_t NAME(Shuffled) __attribute__((vector_size(8 * WIDE)));
 #define EVEN 0, 2, 4, 6
 #define ODD 1, 3, 5, 7
 #endif
+/* `yes` where a < b, else `no`. */
+#if WIDE == 8
+#define IF_LESS_SINGLE(a, b, yes, no) \
+    ((Singles)_mm512_mask_blend_ps(_mm512_cmp_ps_mask((__m512)(a), (__m512)(b), _CMP_LT_OQ), (__m512)(no), (__m512)(yes)))
+#elif WIDE == 4
+#define IF_LESS_SINGLE(a, b, yes, no) \
+    ((Singles)_mm256_blendv_ps((__m256)(no), (__m256)(yes), _mm256_cmp_ps((__m256)(a), (__m256)(b), _CMP_LT_OQ)))
+#else
+#define IF_LESS_SINGLE(a, b, yes, no) \
+    ((Singles)vbslq_f32(vcltq_f32((float32x4_t)(a), (float32x4_t)(b)), (float32x4_t)(yes), (float32x4_t)(no)))
+#endif
 #ifdef __clang__
 #define PICK_SINGLE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
 #else
@@ -251,3 +262,4 @@ TARGET static int NAME(combine_single)(
 #undef EVEN
 #undef ODD
 #undef PICK_SINGLE
+#undef IF_LESS_SINGLE

@@ -9,30 +9,14 @@ typedef float NAME(Short) __attribute__((vector_size(4 * WIDE), aligned(4), may_
 #define Short NAME(Short)
 #define STEP (WIDE * DEEP)
 
-/* Convert a register of doubles from or to floats, take the larger numbers of two, or choose. From portable code, gcc makes several
-   instructions for each. */
+/* Convert a register of doubles from or to floats. gcc makes several instructions of __builtin_convertvector. */
 #if WIDE == 8
-#define LARGER(a, b) ((Vector)_mm512_max_pd((__m512d)(a), (__m512d)(b)))
-#define IF_LESS(a, b, yes, no) \
-    ((Vector)_mm512_mask_blend_pd(_mm512_cmp_pd_mask((__m512d)(a), (__m512d)(b), _CMP_LT_OQ), (__m512d)(no), (__m512d)(yes)))
-#define IF_LESS_SINGLE(a, b, yes, no) \
-    ((Singles)_mm512_mask_blend_ps(_mm512_cmp_ps_mask((__m512)(a), (__m512)(b), _CMP_LT_OQ), (__m512)(no), (__m512)(yes)))
 #define WIDEN(v) ((Vector)_mm512_cvtps_pd((__m256)(v)))
 #define NARROW(v) ((Short)_mm512_cvtpd_ps((__m512d)(v)))
 #elif WIDE == 4
-#define LARGER(a, b) ((Vector)_mm256_max_pd((__m256d)(a), (__m256d)(b)))
-#define IF_LESS(a, b, yes, no) \
-    ((Vector)_mm256_blendv_pd((__m256d)(no), (__m256d)(yes), _mm256_cmp_pd((__m256d)(a), (__m256d)(b), _CMP_LT_OQ)))
-#define IF_LESS_SINGLE(a, b, yes, no) \
-    ((Singles)_mm256_blendv_ps((__m256)(no), (__m256)(yes), _mm256_cmp_ps((__m256)(a), (__m256)(b), _CMP_LT_OQ)))
 #define WIDEN(v) ((Vector)_mm256_cvtps_pd((__m128)(v)))
 #define NARROW(v) ((Short)_mm256_cvtpd_ps((__m256d)(v)))
 #else
-#define LARGER(a, b) ((Vector)vmaxq_f64((float64x2_t)(a), (float64x2_t)(b)))
-#define IF_LESS(a, b, yes, no) \
-    ((Vector)vbslq_f64(vcltq_f64((float64x2_t)(a), (float64x2_t)(b)), (float64x2_t)(yes), (float64x2_t)(no)))
-#define IF_LESS_SINGLE(a, b, yes, no) \
-    ((Singles)vbslq_f32(vcltq_f32((float32x4_t)(a), (float32x4_t)(b)), (float32x4_t)(yes), (float32x4_t)(no)))
 #define WIDEN(v) __builtin_convertvector(v, Vector)
 #define NARROW(v) __builtin_convertvector(v, Short)
 #endif
@@ -477,8 +461,8 @@ TARGET static double NAME(run)(const Model *model, const Block *block, double *s
 #undef AT
 #undef STEP
 #undef LARGER
+#undef SMALLER
 #undef IF_LESS
-#undef IF_LESS_SINGLE
 #undef WIDEN
 #undef NARROW
 #undef KEEP

@@ -46,8 +46,7 @@ TARGET static int NAME(load)(const Parts *parts, const double *restrict from, Ro
             }
         }
         for (Size k = 0; k < P; k++) {
-            const Vector term = AT(nats + k * D + i);
-            least = NAME(choose)(term < least, term, least);
+            least = SMALLER(AT(nats + k * D + i), least);
         }
         for (Size k = 0; k < P; k++) {
             const Vector shifted = (AT(nats + k * D + i) - least) * beta;
@@ -191,7 +190,7 @@ TARGET static double NAME(limit)(const double *value, Size n, Size rest, Size si
     for (Size m = 0; m < n; m += WIDE) {
         const Vector v = AT(value + m);
         lowest = NAME(choose)((v >= 0.0) & (v < lowest), v, lowest);
-        highest = NAME(choose)(v > highest, v, highest);
+        highest = LARGER(v, highest);
     }
     double least = lowest[0], most = highest[0], limit;
     for (int r = 1; r < WIDE; r++) {
@@ -239,7 +238,7 @@ TARGET static void NAME(take_best)(const Row *row, Size n, Size size, Size *take
 TARGET static void NAME(take_one)(const Row *row, Size *taken)
 {
     Vector most = AT(row->odds);
-    for (Size i = WIDE; i < row->D; i += WIDE) most = NAME(choose)(AT(row->odds + i) > most, AT(row->odds + i), most);
+    for (Size i = WIDE; i < row->D; i += WIDE) most = LARGER(AT(row->odds + i), most);
     double best = most[0];
     for (int r = 1; r < WIDE; r++) best = most[r] > best ? most[r] : best;
     for (*taken = 0; row->odds[*taken] != best; ++*taken) continue;
@@ -295,4 +294,7 @@ TARGET static void NAME(gains_of_row)(const Parts *parts, const double *from, do
 #undef Vector
 #undef Lanes
 #undef AT
+#undef LARGER
+#undef SMALLER
+#undef IF_LESS
 #undef LANES_AT

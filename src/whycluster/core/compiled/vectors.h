@@ -6,6 +6,25 @@ typedef int64_t NAME(Lanes) __attribute__((vector_size(8 * WIDE), aligned(8), ma
 #define Lanes NAME(Lanes)
 #define AT(pointer) (*(Vector *)(pointer))
 
+/* The larger or the smaller numbers of two registers, and `yes` where a < b, else `no`. From portable code, gcc makes
+   several instructions for each. */
+#if WIDE == 8
+#define LARGER(a, b) ((Vector)_mm512_max_pd((__m512d)(a), (__m512d)(b)))
+#define SMALLER(a, b) ((Vector)_mm512_min_pd((__m512d)(a), (__m512d)(b)))
+#define IF_LESS(a, b, yes, no) \
+    ((Vector)_mm512_mask_blend_pd(_mm512_cmp_pd_mask((__m512d)(a), (__m512d)(b), _CMP_LT_OQ), (__m512d)(no), (__m512d)(yes)))
+#elif WIDE == 4
+#define LARGER(a, b) ((Vector)_mm256_max_pd((__m256d)(a), (__m256d)(b)))
+#define SMALLER(a, b) ((Vector)_mm256_min_pd((__m256d)(a), (__m256d)(b)))
+#define IF_LESS(a, b, yes, no) \
+    ((Vector)_mm256_blendv_pd((__m256d)(no), (__m256d)(yes), _mm256_cmp_pd((__m256d)(a), (__m256d)(b), _CMP_LT_OQ)))
+#else
+#define LARGER(a, b) ((Vector)vmaxq_f64((float64x2_t)(a), (float64x2_t)(b)))
+#define SMALLER(a, b) ((Vector)vminq_f64((float64x2_t)(a), (float64x2_t)(b)))
+#define IF_LESS(a, b, yes, no) \
+    ((Vector)vbslq_f64(vcltq_f64((float64x2_t)(a), (float64x2_t)(b)), (float64x2_t)(yes), (float64x2_t)(no)))
+#endif
+
 /* Transpose WIDE x WIDE numbers. */
 TARGET static inline void NAME(turn)(Vector v[WIDE])
 {
