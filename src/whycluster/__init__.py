@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         InvalidInputError,
         MissingDependencyError,
         NotFittedError,
+        UnstableRelevanceWarning,
         UnsupportedModelError,
         WhyClusterError,
     )
@@ -58,6 +59,7 @@ __all__ = [  # without deep: ``from whycluster import *`` has to work if torch i
     "Segmentation",
     "Surrogate",
     "TableNetwork",
+    "UnstableRelevanceWarning",
     "UnsupportedModelError",
     "WhyClusterError",
     "elementwise",
@@ -108,6 +110,7 @@ _CONTENTS = {  # the table of contents: the module that defines each name, or th
     # Errors and warnings
     "WhyClusterError": "core.errors",
     "InvalidInputError": "core.errors",
+    "UnstableRelevanceWarning": "core.errors",
     "UnsupportedModelError": "core.errors",
     "NotFittedError": "core.errors",
     "MissingDependencyError": "core.errors",

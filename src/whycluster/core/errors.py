@@ -47,6 +47,10 @@ class FewRowsWarning(UserWarning):
     """Quantities that all rows share were measured on fewer than ten rows per cluster."""
 
 
+class UnstableRelevanceWarning(UserWarning):
+    """The absolute relevance is far above the evidence, so relevance of opposite signs cancels out."""
+
+
 class GradientWarning(UserWarning):
     """For an operation without an LRP rule, its gradient was used instead, so relevance may not add up."""
 

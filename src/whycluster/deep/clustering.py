@@ -26,7 +26,9 @@ class DeepClustering:
 
     Parameters
     ----------
-    encoder : a torch module in evaluation mode that takes a batch of inputs
+    encoder : a torch module in evaluation mode that takes a batch of inputs. Inputs in a mapping, such as the
+        output of a tokenizer, are passed as keywords; a module with another required argument, as in
+        sentence-transformers, takes the mapping. Of outputs in a mapping, the first is used.
     head : the model that clusters the features. It can be an array or tensor of centroids, (K, d); a fitted
         model that `whycluster.neuralize` supports, such as KMeans or KernelKMeans, or a pipeline that ends in
         such a model; a ``torch.nn.Linear`` whose softargmax yields probabilities (SCAN, DEPICT); or a
@@ -36,18 +38,21 @@ class DeepClustering:
         default, the output of the encoder
     spatial : whether each location in features of shape (n, channels, ...) is a separate point to cluster
     normalize : whether points are scaled to unit length before clustering
-    pool : "mean" or "max", to pool the features over all locations; by default, the features are flattened
+    pool : "mean" or "max", to pool the features over all locations, or over the tokens that the attention
+        mask does not hide; by default, the features are flattened
     reference : where features are measured from. With "zero", only features that are present count, and the
         residual contains the remaining evidence. With "midpoint", a feature counts by how much better it fits
         one cluster than the other: for k-means, it is measured from the point halfway between the two
         centroids, and the relevance of the features adds up to the evidence, but the absence of a feature may
         count as evidence. With "auto", the reference is zero if no feature is negative in any input to
-        explain or in the background, as after a ReLU, and else the midpoint. If your features are never
+        explain or in the background, as after a ReLU, or if the inputs are tokens of a text, and else the
+        midpoint. If your features are never
         negative but 0 does not mean absence, pass "midpoint". Zero requires k-means or another
         nearest-centroid head; linear heads always use it, and all other heads always use the midpoint. The
         ``reference`` and ``reference_reason`` of an explanation say which reference was used and why.
     rules : the LRP rules: "auto", "vgg" (as in the paper, with gamma 0.25 in blocks 1 to 3 and 0.1 in later
-        blocks), "resnet", "transformer", "mlp", one rule such as ``wc.deep.Gamma(0.25)``, or a
+        blocks), "resnet", "transformer", "text" (the default if the inputs are tokens: epsilon, with biases
+        that take part), "mlp", one rule such as ``wc.deep.Gamma(0.25)``, or a
         `whycluster.deep.Composite`
     bounds : the smallest and the largest possible input value, each a number or one number per channel, such
         as ``wc.deep.pixel_bounds()``. If given, the first layer uses the zB rule.

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator
+import inspect
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -18,6 +19,7 @@ from whycluster.core.errors import InvalidInputError, WhyClusterError
 from whycluster.data.opening import column_names
 from whycluster.data.progress import track
 from whycluster.data.validation import check_integer
+from whycluster.deep.explanation import channel_axis
 from whycluster.deep.lrp.propagation import Trace, first_tensor, trace
 from whycluster.deep.lrp.rules import Tensor
 from whycluster.deep.lrp.tape import follow_modules
@@ -28,6 +30,10 @@ _MAX_BATCH_SIZE = 512
 _EMBEDDING_SIZE = 1024  # assumed number of values in the embedding of one integer
 _TOLERANCE = 3e-2  # relative to the largest feature: above half-precision rounding, below real differences
 POOLS = (None, "mean", "max")
+MASK = "attention_mask"
+_MAIN = ("input_ids", "pixel_values", "inputs_embeds", "input_values", "input_features")
+Batch: TypeAlias = "Tensor | dict[str, Any]"
+"""Inputs of one forward pass: a tensor, or the arguments of an encoder by name."""
 _OUT_OF_MEMORY = getattr(torch, "OutOfMemoryError", torch.cuda.OutOfMemoryError)
 
 
@@ -45,12 +51,16 @@ class Inputs:
     tensor : the inputs as a tensor, without a copy if possible
     where : the public function that was called, for messages
     name : the name of that function's parameter, for messages
+    key : the argument of the encoder that takes the tensor, or None if the encoder takes only the tensor
+    others : the other arguments of the encoder by name, such as an attention mask
     """
 
     native: Any
     tensor: Tensor
     where: str
     name: str
+    key: str | None = None
+    others: dict[str, Any] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.tensor)
@@ -58,6 +68,10 @@ class Inputs:
     @classmethod
     def open(cls, X: Any, where: str, name: str = "X") -> Inputs:
         """Read inputs and run all checks that do not need the encoder."""
+        if isinstance(X, Mapping):
+            return cls._open_mapping(X, where, name)
+        if isinstance(X, (list, tuple)) and X and all(isinstance(x, torch.Tensor) for x in X):
+            X = _stack(X, where, name)
         tensor = read_tensor(X, where, name)
         if tensor.ndim < 2 or not len(tensor):
             raise InvalidInputError(
@@ -65,6 +79,35 @@ class Inputs:
                 f"axis; got shape {tuple(tensor.shape)}. For a single input, pass {name}[None]."
             )
         return cls(X, tensor, where, name)
+
+    @classmethod
+    def _open_mapping(cls, X: Mapping[str, Any], where: str, name: str) -> Inputs:
+        """Read the arguments of an encoder by name, such as the output of a tokenizer."""
+        arrays = {key: value for key, value in X.items() if not _is_single(value)}
+        key = next((key for key in _MAIN if key in arrays), next(iter(arrays), None))
+        if key is None:
+            raise InvalidInputError(
+                f"{where}: {name} must have at least one array of inputs; got {dict(X)!r}."
+            )
+        main = cls.open(_rectangular(arrays[key], where, f"{name}[{key!r}]"), where, f"{name}[{key!r}]")
+        others = {k: v for k, v in X.items() if k != key and v is not None}
+        for other in others.keys() & arrays.keys():
+            others[other] = torch.as_tensor(_rectangular(arrays[other], where, f"{name}[{other!r}]"))
+            if len(others[other]) != len(main):
+                raise InvalidInputError(
+                    f"{where}: all arrays of {name} must have one row per input; {key!r} has {len(main)} and "
+                    f"{other!r} has {len(others[other])}."
+                )
+        return cls(X, main.tensor, where, name, key, others)
+
+    @property
+    def are_indices(self) -> bool:
+        """Whether the inputs are integers, which an encoder may look up in a table."""
+        return not self.tensor.is_floating_point()
+
+    def others_in(self, rows: slice) -> dict[str, Any]:
+        """Return the other arguments of the encoder for some of the inputs."""
+        return {k: v[rows] if isinstance(v, torch.Tensor) else v for k, v in self.others.items()}
 
     @property
     def default_batch_size(self) -> int:
@@ -78,7 +121,7 @@ class Inputs:
     @property
     def is_frame(self) -> bool:
         """Whether the user passed a data frame."""
-        is_tensor = isinstance(self.native, torch.Tensor)
+        is_tensor = isinstance(self.native, torch.Tensor) or self.key is not None
         return not is_tensor and column_names(self.native, self.where, self.name) is not None
 
     def describe(self) -> str:
@@ -93,7 +136,8 @@ class Encoder:
     ----------
     module : the module, whose weights, mode, hooks and gradients stay unchanged
     layer : the name of the layer whose output provides the features, or None for the output of the module
-    pool : "mean" or "max" to pool a layer output of shape (n, channels, ...) over all locations, or None
+    pool : "mean" or "max" to pool a layer output of shape (n, channels, ...) over all locations, or of shape
+        (n, tokens, channels) over all tokens that the attention mask, if there is one, does not hide; or None
     batch_size : the number of inputs per batch, or None to choose it based on the size of the inputs
     where : the public function that was called, for messages
     """
@@ -114,6 +158,7 @@ class Encoder:
             raise InvalidInputError(f"{where}: pool must be None, 'mean' or 'max'; got {pool!r}.")
         self.module, self.layer, self.pool, self.batch_size = module, layer, pool, batch_size
         self._runs_once = layer is None
+        self._channels_last: bool | None = None
         if batch_size is not None:
             check_integer(batch_size, 1, where, "batch_size", "None or ")
         if layer is not None:
@@ -151,14 +196,22 @@ class Encoder:
         size = self.batch_size or inputs.default_batch_size
         return [slice(i, min(i + size, len(inputs))) for i in range(0, len(inputs), size)]
 
-    def batch(self, inputs: Inputs, rows: slice) -> Tensor:
+    def batch(self, inputs: Inputs, rows: slice) -> Batch:
         """Return a copy of some inputs, on the device and in the dtype of the encoder."""
-        batch, like = inputs.tensor[rows], self._first_parameter
+        tensor = self._place(inputs.tensor[rows], inputs)
+        if inputs.key is None:
+            return tensor
+        others = inputs.others_in(rows)
+        placed = {k: self._place(v, inputs) if isinstance(v, torch.Tensor) else v for k, v in others.items()}
+        return {inputs.key: tensor, **placed}
+
+    def _place(self, tensor: Tensor, inputs: Inputs) -> Tensor:
+        like = self._first_parameter
         if like is not None:
-            are_indices = not batch.is_floating_point() and self._has_embedding
-            batch = batch.to(like.device, batch.dtype if are_indices else like.dtype)
+            are_indices = not tensor.is_floating_point() and (self._has_embedding or inputs.key is not None)
+            tensor = tensor.to(like.device, tensor.dtype if are_indices else like.dtype)
         with torch.inference_mode(False):  # a tape cannot record operations on inference tensors
-            return batch.clone()  # an encoder may change its input in place
+            return tensor.clone()  # an encoder may change its input in place
 
     def features(self, inputs: Inputs) -> NDArray[Any]:
         """Return the features of all inputs, (n, ...)."""
@@ -166,7 +219,7 @@ class Encoder:
         features: NDArray[Any] | None = None
         for rows in track("encoding", self.slices(inputs)):
             batch = self.batch(inputs, rows)
-            last = batch[-1:].clone()
+            last = self.batch(inputs, slice(rows.stop - 1, rows.stop))
             # Do not use inference mode, since tensors that the module caches could then no longer be trained.
             with torch.no_grad(), self._translate_errors(inputs):
                 part = to_numpy(self.forward(batch, inputs.where))
@@ -178,15 +231,15 @@ class Encoder:
         assert features is not None
         return features
 
-    def trace(self, batch: Tensor, inputs: Inputs, at: str | None) -> Trace:
+    def trace(self, batch: Batch, inputs: Inputs, at: str | None) -> Trace:
         """Record a batch's forward pass, to propagate relevance to the layer ``at`` (None for the inputs)."""
-        if at is None and not batch.is_floating_point():
+        if at is None and self.reads_tokens(inputs):
             raise InvalidInputError(
                 f"{inputs.where}: {inputs.name} must hold floating-point numbers to receive relevance; this "
                 "encoder uses integers as embedding indices. Use at=... to name the embedding layer or a "
                 "later layer."
             )
-        return self._trace(batch, inputs)
+        return self._trace(batch, inputs, at)
 
     def trace_all(self, inputs: Inputs, at: str | None) -> Trace:
         """Check all inputs and record their forward pass as one batch."""
@@ -197,11 +250,30 @@ class Encoder:
         """Return the kind of network, determined from the operations on the first input."""
         return self._trace(self.batch(inputs, slice(0, 1)), inputs).kind
 
-    def _trace(self, batch: Tensor, inputs: Inputs) -> Trace:
-        with self._translate_errors(inputs):
-            return trace(self.module, batch, lambda x: self.forward(x, inputs.where), inputs.where)
+    def _trace(self, batch: Batch, inputs: Inputs, at: str | None = None) -> Trace:
+        key = inputs.key
 
-    def _check_alone(self, last: Tensor, among: NDArray[Any], inputs: Inputs) -> None:
+        def forward(x: Tensor) -> Tensor:
+            return self.forward(
+                x if isinstance(batch, torch.Tensor) else {**batch, str(key): x}, inputs.where
+            )
+
+        x = batch if isinstance(batch, torch.Tensor) else batch[str(key)]
+        with self._translate_errors(inputs):
+            return trace(self.module, x, forward, inputs.where, self._lookup(inputs, at))
+
+    def reads_tokens(self, inputs: Inputs) -> bool:
+        """Return whether the inputs are integers that the encoder looks up in a table."""
+        return inputs.are_indices and self._has_embedding
+
+    def _lookup(self, inputs: Inputs, at: str | None) -> str | None:
+        """Return the layer that looks up integers in a table, where relevance ends, or None."""
+        if not inputs.are_indices:
+            return None
+        tables = [name for name, part in self.module.named_modules() if isinstance(part, nn.Embedding)]
+        return at if at in tables else next(iter(tables), None)
+
+    def _check_alone(self, last: Batch, among: NDArray[Any], inputs: Inputs) -> None:
         """Raise an error if the features of an input depend on the other inputs in its batch.
 
         The last input is compared, since a recurrence over the batch would not affect the first input.
@@ -211,7 +283,7 @@ class Encoder:
 
         def run() -> NDArray[Any]:
             with torch.no_grad(), suppress(Exception):
-                return np.asarray(to_numpy(self.forward(last.clone(), inputs.where))[0])
+                return np.asarray(to_numpy(self.forward(_copy(last), inputs.where))[0])
             return np.empty(0)  # the encoder does not accept a single input
 
         alone = run()
@@ -233,26 +305,38 @@ class Encoder:
             "normalize over the batch."
         )
 
-    def forward(self, batch: Tensor, where: str) -> Tensor:
+    def forward(self, batch: Batch, where: str) -> Tensor:
         """Return the features of one batch; ``where`` names the public function in messages."""
-        output = self._run(batch, where)
-        features = output if isinstance(output, torch.Tensor) else first_tensor(output)
-        if features is None or features.ndim < 2 or len(features) != len(batch) or not features.numel():
+        features, n_inputs = first_tensor(self._run(batch, where)), _count(batch)
+        if features is None or features.ndim < 2 or len(features) != n_inputs or not features.numel():
             got = "no tensor" if features is None else f"shape {tuple(features.shape)}"
             raise InvalidInputError(
-                f"{where}: the encoder must return one non-empty row of features per input; for {len(batch)} "
+                f"{where}: the encoder must return one non-empty row of features per input; for {n_inputs} "
                 f"inputs it returns {got}. Use layer=... to name a layer that does, or, for a single input, "
                 "pass X[None]."
             )
         if self.pool is None or features.ndim == 2:
             return features
+        if features.ndim == 3 and self._channels_last:
+            mask = None if isinstance(batch, torch.Tensor) else batch.get(MASK)
+            return pool_tokens(features, mask, self.pool)
         locations = features.flatten(2)
         return locations.mean(2) if self.pool == "mean" else locations.amax(2)
 
-    def _run(self, batch: Tensor, where: str) -> Any:
+    def _find_tokens(self, inputs: Inputs) -> None:
+        """Find out whether a layer output to pool has shape (n, tokens, channels) or (n, channels, time)."""
+        if self.pool is None or self._channels_last is not None:
+            return
+        self._channels_last = False
+        with torch.no_grad(), self._translate_errors(inputs):
+            features = first_tensor(self._run(self.batch(inputs, slice(0, 1)), inputs.where))
+        if features is not None and features.ndim == 3:
+            self._channels_last = channel_axis(tuple(features.shape[1:]), self.kind(inputs)) == 1
+
+    def _run(self, batch: Batch, where: str) -> Any:
         """Run the module, but only up to the requested layer."""
         if self.layer is None:
-            return self.module(batch)
+            return call(self.module, batch)
 
         outputs: list[Any] = []
         hooked = any(part._forward_hooks or part._forward_pre_hooks for part in self.module.modules())
@@ -264,7 +348,7 @@ class Encoder:
                     raise _LayerReached
 
         with suppress(_LayerReached), follow_modules(self.module, [], on_output):
-            self.module(batch)
+            call(self.module, batch)
         if outputs:
             return outputs[0]
         raise InvalidInputError(
@@ -279,13 +363,7 @@ class Encoder:
                 f"{inputs.where}: all weights of the encoder must be initialized; a lazy layer creates "
                 "its weights only when it first runs. Run and train the encoder first."
             )
-        for name, part in self.module.named_modules():
-            if getattr(part, "training", False) and _changes_in_training(part):
-                raise InvalidInputError(
-                    f"{inputs.where}: the encoder must be in evaluation mode; its {name or 'module'} "
-                    f"({type(part).__name__}) is in training mode, where features are random or depend on "
-                    "the batch. Call encoder.eval() first."
-                )
+        check_mode(self.module, inputs.where, "encoder", "features")
         self._check_images(inputs)
         self._check_runs(inputs)
         if self.layer is not None and self.module.get_submodule(self.layer)._forward_hooks:
@@ -293,6 +371,7 @@ class Encoder:
                 f"{inputs.where}: the layer must not have forward hooks, because hooks may change its "
                 f"output; {self.layer!r} has forward hooks. Remove them, or name its parent module."
             )
+        self._find_tokens(inputs)
 
     def _check_images(self, inputs: Inputs) -> None:
         """Raise an error if the images contain integers, such as bytes."""
@@ -314,7 +393,7 @@ class Encoder:
         # Ignore errors here. Later layers may not fit the inputs, and errors before the layer recur later.
         followed = follow_modules(self.module, [], lambda name, _: runs.append(name))
         with torch.no_grad(), suppress(Exception), followed:
-            self.module(self.batch(inputs, slice(0, 1)))
+            call(self.module, self.batch(inputs, slice(0, 1)))
         if runs.count(str(self.layer)) > 1:
             raise InvalidInputError(
                 f"{inputs.where}: layer must run only once in the encoder; {self.layer!r} runs "
@@ -357,6 +436,85 @@ class Encoder:
             "Use the input size, order of axes and dtype that the encoder was trained with; for a single "
             f"input, pass {name}[None]."
         )
+
+
+def check_mode(module: nn.Module, where: str, name: str, result: str) -> None:
+    """Raise an error if a part of a module is in training mode and behaves differently there."""
+    for layer, part in module.named_modules():
+        if getattr(part, "training", False) and _changes_in_training(part):
+            raise InvalidInputError(
+                f"{where}: the {name} must be in evaluation mode; its {layer or 'module'} "
+                f"({type(part).__name__}) is in training mode, where {result} are random or depend on the "
+                f"batch. Call {name}.eval() first."
+            )
+
+
+def call(module: nn.Module, batch: Batch) -> Any:
+    """Run a module on a batch.
+
+    Arguments by name are passed as keywords, as transformers expects them, unless the module has another
+    required argument. Then it takes a mapping, as in sentence-transformers.
+    """
+    if isinstance(batch, torch.Tensor):
+        return module(batch)
+    parameters = inspect.signature(module.forward).parameters.values()
+    kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    required = {p.name for p in parameters if p.default is p.empty and p.kind in kinds}
+    return module(**batch) if required <= batch.keys() else module(dict(batch))
+
+
+def pool_tokens(features: Tensor, mask: Tensor | None, pool: str) -> Tensor:
+    """Return the mean or the maximum of features of shape (n, tokens, channels) over the tokens."""
+    if mask is None or mask.shape != features.shape[:2]:
+        return features.mean(1) if pool == "mean" else features.amax(1)
+    hidden = mask[:, :, None] == 0
+    if pool == "max":
+        return features.masked_fill(hidden, float("-inf")).amax(1)
+    return features.masked_fill(hidden, 0.0).sum(1) / (~hidden).sum(1).clamp(min=1)
+
+
+def _count(batch: Batch) -> int:
+    """Return the number of inputs in a batch."""
+    if isinstance(batch, torch.Tensor):
+        return len(batch)
+    return next(len(value) for value in batch.values() if isinstance(value, torch.Tensor))
+
+
+def _copy(batch: Batch) -> Batch:
+    if isinstance(batch, torch.Tensor):
+        return batch.clone()
+    return {key: value.clone() if isinstance(value, torch.Tensor) else value for key, value in batch.items()}
+
+
+def _is_single(value: Any) -> bool:
+    """Return whether an argument of an encoder is a setting for all inputs instead of an array of inputs."""
+    return value is None or isinstance(value, (str, bytes, bool, int, float))
+
+
+def _rectangular(value: Any, where: str, name: str) -> Any:
+    """Return a list of rows as an array; raise an error if the rows have different lengths."""
+    if not isinstance(value, (list, tuple)):
+        return value
+    if value and all(isinstance(row, torch.Tensor) for row in value):
+        return _stack(value, where, name)
+    try:
+        return np.array(value)
+    except ValueError:
+        raise InvalidInputError(
+            f"{where}: all rows of {name} must have the same length; got rows of different lengths. Pad "
+            "them: tokenizer(texts, padding=True, truncation=True)."
+        ) from None
+
+
+def _stack(tensors: Any, where: str, name: str) -> Tensor:
+    shapes = {tuple(x.shape) for x in tensors}
+    if len(shapes) > 1:
+        some = ", ".join(map(str, sorted(shapes)[:3]))
+        raise InvalidInputError(
+            f"{where}: all inputs of {name} must have the same shape, so that they form a batch; got tensors "
+            f"of the shapes {some}. Resize or pad them."
+        )
+    return torch.stack(list(tensors)).detach()
 
 
 _TRAINING_DEPENDENT = (nn.modules.batchnorm._BatchNorm, nn.modules.dropout._DropoutNd, nn.RReLU)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, ClassVar
@@ -21,6 +21,7 @@ from whycluster.explanations.summaries.summary import Summary
 from whycluster.explanations.wording.formatting import Line, format_lines, rest
 
 CHANNELS, LOCATIONS = "channels", "locations"
+BASELINE, CLASS_TOKEN, BIASES = "baseline of the clusters", "class token", "biases and losses of LRP"
 UNITS = (None, CHANNELS, LOCATIONS)
 _N_LINES = 6  # number of strongest units in the description of an input
 _NOUNS = {None: "input", CHANNELS: "channel", LOCATIONS: "location"}
@@ -33,7 +34,7 @@ def channel_axis(shape: tuple[int, ...], kind: str, width: int | None = None) ->
     time steps. If the number of channels is known to be ``width`` and only the axis at the other end has that
     size, that axis is used.
     """
-    usual = len(shape) - 1 if kind in ("transformer", "mlp") and len(shape) == 2 else 0
+    usual = len(shape) - 1 if kind in ("transformer", "text", "mlp") and len(shape) == 2 else 0
     other = len(shape) - 1 - usual
     return other if width is not None and shape[usual] != width and shape[other] == width else usual
 
@@ -53,6 +54,8 @@ class DeepExplanation(BaseExplanation):
     cluster, competitor, assigned : (n,) labels, as in `whycluster.Explanation`
     residual : (n,) evidence minus the sum of relevance. It consists of evidence that belongs to no feature
         and of relevance lost by LRP.
+    residual_shares : the parts of the residual by name, (n,) each: the baseline of the clusters, a class
+        token, and biases and losses of LRP
     features : the same explanation in terms of the clustered features
     data : the inputs as given by the user
     at, units : the layer and the units for which relevance is reported
@@ -72,6 +75,7 @@ class DeepExplanation(BaseExplanation):
     units: str | None
     _inputs: Any
     _axis: int
+    _class_token: NDArray[Any] | None = None
 
     @classmethod
     def of_features(
@@ -82,6 +86,7 @@ class DeepExplanation(BaseExplanation):
         at: str | None,
         units: str | None,
         axis: int,
+        class_token: NDArray[Any] | None = None,
     ) -> DeepExplanation:
         """Return the explanation of inputs, given their relevance and the explanation of their features."""
         shared = {f.name: getattr(features, f.name) for f in fields(BaseExplanation)}
@@ -93,6 +98,7 @@ class DeepExplanation(BaseExplanation):
             units=units,
             _inputs=inputs,
             _axis=axis,
+            _class_token=class_token,
         )
 
     @property
@@ -107,13 +113,39 @@ class DeepExplanation(BaseExplanation):
         return self.evidence.astype(np.float64) - explained
 
     @property
+    def residual_shares(self) -> dict[str, Floats]:
+        """The parts of the residual by name, (n,) each.
+
+        The baseline of the clusters is the part of the evidence that belongs to no feature. Of the rest, a
+        class token and other constants that the encoder adds to the inputs' tokens receive one part; biases
+        and LRP itself lose the other part.
+        """
+        baseline = np.asarray(self.features.residual, dtype=np.float64)
+        token = np.zeros(len(self)) if self._class_token is None else self._class_token
+        shares = {BASELINE: baseline, CLASS_TOKEN: token, BIASES: self.residual - baseline - token}
+        return {name: share for name, share in shares.items() if share.any()}
+
+    def unattributed(self, largest: float, noun: str) -> list[Line]:
+        """Return lines for the parts of a single input's evidence that belong to none of its values."""
+        shares = self.residual_shares
+        if CLASS_TOKEN not in shares or self.threshold is not None:
+            return super().unattributed(largest, noun)
+        return [Line(name, "", float(share[0]), False) for name, share in shares.items()]
+
+    @property
     def heatmaps(self) -> NDArray[Any]:
         """(n, ...) relevance per location, summed over channels, such as (n, height, width) for images."""
         return _heatmaps(self.relevance, self.units, self._axis, 1)
 
     def _take(self, rows: Codes) -> dict[str, Any]:
         inputs = _take(self._inputs, rows)
-        return {"relevance": self.relevance[rows], "features": self.features[rows], "_inputs": inputs}
+        token = None if self._class_token is None else self._class_token[rows]
+        return {
+            "relevance": self.relevance[rows],
+            "features": self.features[rows],
+            "_inputs": inputs,
+            "_class_token": token,
+        }
 
     @property
     def names(self) -> list[Hashable]:
@@ -303,6 +335,8 @@ class SpatialExplanation:
 
 def _take(inputs: Any, rows: Codes) -> Any:
     """Return the inputs at the positions ``rows``, in a container of the user's type."""
+    if isinstance(inputs, Mapping):
+        return {key: _take(value, rows) if np.ndim(value) else value for key, value in inputs.items()}
     if column_names(inputs, "explanation", "X") is not None:
         return nw.from_native(inputs, eager_only=True)[rows.tolist()].to_native()
     return inputs[rows] if hasattr(inputs, "shape") else [inputs[i] for i in rows]

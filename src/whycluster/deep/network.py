@@ -17,10 +17,12 @@ from whycluster.data.validation import invalid_choice
 from whycluster.deep.encoder import Encoder, Inputs
 from whycluster.deep.explanation import CHANNELS, UNITS, DeepExplanation, SpatialExplanation, channel_axis
 from whycluster.deep.lrp.composites import Composite, composite_of, with_bounds
+from whycluster.deep.lrp.operations import CLASS_TOKEN
 from whycluster.deep.lrp.propagation import Trace
 from whycluster.deep.lrp.rules import Tensor, ZBox
 from whycluster.deep.references import AUTO, check_reference, choose_reference, with_reference
 from whycluster.deep.tensors import to_numpy
+from whycluster.explanations.unstable import warn_if_unstable
 from whycluster.models.network import Network
 
 # Allowed differences between two runs, relative to the largest feature
@@ -178,18 +180,26 @@ class DeepNetwork(Network):
         self._check_bounds(inputs)
         if query.get("background") is not None:
             query["background"] = self.points(query["background"], "explain", "background")[0]
-        exp = self._explain_head(self._with_index(rows, inputs), rows, query)
+        exp = self._explain_head(
+            self._with_index(rows, inputs), rows, query, self.encoder.reads_tokens(inputs)
+        )
         parts = _by_cluster(exp) if self.spatial else [exp.relevance.__getitem__]
-        relevance, axis = self._propagate(inputs, rows, layout, parts, at, units)
+        relevance, axis, class_token = self._propagate(inputs, rows, layout, parts, at, units)
+        warn_if_unstable(sum(float(np.abs(part).sum()) for part in relevance), exp.evidence, inputs.where)
         if not self.spatial:
-            return DeepExplanation.of_features(exp, relevance[0], inputs.native, at, units, axis)
+            return DeepExplanation.of_features(
+                exp, relevance[0], inputs.native, at, units, axis, class_token=class_token
+            )
         cluster = exp.cluster_codes.reshape(-1, *layout.locations)
         return SpatialExplanation(np.stack(relevance, axis=1), cluster, exp, inputs.native, at, units, axis)
 
-    def _explain_head(self, table: Any, rows: NDArray[Any], query: dict[str, Any]) -> Any:
+    def _explain_head(
+        self, table: Any, rows: NDArray[Any], query: dict[str, Any], are_tokens: bool = False
+    ) -> Any:
         """Explain the points in terms of their features; ``table`` holds the points, maybe with an index."""
         noun = "location" if self.spatial else "input"
-        reference = choose_reference(self._reference, self.head, rows, query.get("background"), noun)
+        background = query.get("background")
+        reference = choose_reference(self._reference, self.head, rows, background, noun, are_tokens)
         exp = with_reference(self.head, reference, self.default_rule).explain(table, **query)
         return replace(exp, reference=reference.point, reference_reason=reference.reason)
 
@@ -212,7 +222,7 @@ class DeepNetwork(Network):
         hint = "Fit the head to features of this layer, or use layer=... to name the layer it was fitted to."
         if self.spatial and len(shape) == 1:
             hint = "These features have no locations. Name an earlier layer, or leave out spatial."
-        elif len(shape) > 1 and shape[0] == width:
+        elif len(shape) > 1 and width in (shape[0], shape[-1]):
             hint = "Use pool='mean' to average over all locations, or spatial=True to cluster each location."
         raise InvalidInputError(
             f"{where}: the encoder must return {width} features, the number that the head was fitted on; it "
@@ -227,7 +237,7 @@ class DeepNetwork(Network):
         parts: Sequence[Callable[[slice], NDArray[Any]]],
         at: str | None,
         units: str | None,
-    ) -> tuple[list[NDArray[Any]], int]:
+    ) -> tuple[list[NDArray[Any]], int, NDArray[Any]]:
         """Propagate relevance from all points to all inputs.
 
         Parameters
@@ -239,9 +249,11 @@ class DeepNetwork(Network):
 
         Returns
         -------
-        the relevance of all inputs for each part, and the axis of the channels
+        the relevance of all inputs for each part, the axis of the channels, and the relevance that a class
+        token received, (n,)
         """
         results: list[NDArray[Any]] = []
+        class_token = np.zeros(len(inputs))
         n_parts, axis = len(parts), 1
         steps = [(rows, number) for rows in self.encoder.slices(inputs) for number in range(n_parts)]
         for rows, number in track("explaining", steps):
@@ -251,13 +263,16 @@ class DeepNetwork(Network):
                 _check_same(trace, layout.points(to_numpy(trace.features)), points[chosen], inputs)
             seed = np.ascontiguousarray(layout.to_features(parts[number](chosen)))
             composite, kind = self._composite(trace)
-            found = trace.propagate(trace.seed(seed), composite, at, last=number == n_parts - 1)
+            lost: dict[str, Tensor] = {}
+            found = trace.propagate(trace.seed(seed), composite, at, last=number == n_parts - 1, lost=lost)
+            if CLASS_TOKEN in lost:
+                class_token[rows] += to_numpy(lost[CLASS_TOKEN])
             axis = 1 + channel_axis(tuple(found.shape[1:]), kind)
             values = to_numpy(_sum_units(found, units, axis))
             if number == len(results):
                 results.append(np.empty((len(inputs), *values.shape[1:]), values.dtype))
             results[number][rows] = values
-        return results, axis
+        return results, axis, class_token
 
     def _composite(self, trace: Trace) -> tuple[Composite, str]:
         """Return the rules for a traced pass, and the kind of network that they were chosen for."""

@@ -42,12 +42,18 @@ def check_reference(reference: Any, head: Network) -> None:
 
 
 def choose_reference(
-    asked: str, head: Network, points: NDArray[Any], background: NDArray[Any] | None, noun: str
+    asked: str,
+    head: Network,
+    points: NDArray[Any],
+    background: NDArray[Any] | None,
+    noun: str,
+    are_tokens: bool = False,
 ) -> Reference:
     """Return the reference of an explanation.
 
-    With "auto", the reference is zero if no feature is negative in any of the points. The points of the
-    background count too, so that a few inputs are explained in the same way as their population.
+    With "auto", the reference is zero if the inputs are tokens of a text, or if no feature is negative in any
+    of the points. The points of the background count too, so that a few inputs are explained in the same way
+    as their population.
 
     Parameters
     ----------
@@ -55,6 +61,7 @@ def choose_reference(
     head : the network that clusters the points
     points, background : (m, d) the points to explain and those of the background, if there is one
     noun : the word for a point
+    are_tokens : whether the inputs are tokens, which the encoder looks up in a table
     """
     if isinstance(head.energy, LinearEnergy):
         return Reference(ZERO, "because a linear head has no other reference")
@@ -64,6 +71,8 @@ def choose_reference(
         return Reference(
             MIDPOINT, "because only nearest-centroid models and linear heads have a reference of 0"
         )
+    if are_tokens:
+        return Reference(ZERO, "because the inputs are tokens of a text")
     seen = [points] if background is None else [points, background]
     n_negative = sum(int((some.min(axis=1) < 0).sum()) for some in seen)
     return Reference(MIDPOINT if n_negative else ZERO, _what_was_seen(n_negative, seen, noun))

@@ -4,7 +4,8 @@ Modules and folders, in reading order:
 
 - `base`: `BaseExplanation`, with the cluster, the competitor and the evidence of each row; `row_access`:
   rows by position and by name; `unchanged`: whether the data have changed since they were explained
-- `explanation`: `Explanation`, which adds the relevance of each feature; `few_rows`: its warning
+- `explanation`: `Explanation`, which adds the relevance of each feature; `few_rows`: its warning;
+  `unstable`: a warning about relevance that cancels out
 - `summaries/`: the features that define each cluster, and sentences about them
 - `stories/`: one row in words, and the rows that it is compared with
 - `counterfactuals/`: the smallest change that moves a row to another cluster

@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from whycluster.core.errors import InvalidInputError
-from whycluster.deep.lrp.rules import Gamma, Rule, ZBox, check_number
+from whycluster.deep.lrp.rules import Epsilon, Gamma, Rule, ZBox, check_number
 
 RAISE, GRADIENT = "raise", "gradient"
 WINNER, AVERAGE = "winner", "average"
@@ -136,6 +136,8 @@ _PRESETS: dict[str, Composite] = {
     "resnet": Composite([(_in_lower_half, Gamma(0.25))], Gamma(0.1)),
     "transformer": Composite([("convolution", Gamma(0.25))], Gamma(0.1)),
     "mlp": Composite(),
+    # Without the biases, contributions that nearly cancel would get unbounded relevance.
+    "text": Composite(default=Epsilon(1e-6), sums=0.0, biases=True),
 }
 AUTO = "auto"
 COMPOSITES = (AUTO, *_PRESETS)

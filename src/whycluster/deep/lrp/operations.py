@@ -51,6 +51,8 @@ class LrpContext:
     rules : the rule for each operation with weights
     target : the variable whose relevance is requested; no batch norm may be folded across it
     where : the public function that was called, for messages
+    n_inputs : the number of inputs in the batch
+    lost : the relevance that constants get, by the kind of constant, (n,) each; None if no one asks
     vanishing : variables that are known to have no relevance where their value is 0
     """
 
@@ -58,6 +60,8 @@ class LrpContext:
     rules: dict[Operation, Rule]
     target: Variable
     where: str
+    n_inputs: int
+    lost: dict[str, Tensor] | None = None
     vanishing: set[Variable] = field(default_factory=set)
 
 
@@ -300,14 +304,47 @@ def _product_of_variables(operation: Operation, R: Tensor, context: LrpContext) 
     "_upsample_nearest_exact2d pixel_shuffle pixel_unshuffle channel_shuffle im2col unfold masked_fill where "
     "diagonal tril triu"
 )
-def _moved(operation: Operation, relevance: list[Tensor | None], context: LrpContext) -> Shares:  # noqa: ARG001  # independent of the rules
+def _moved(operation: Operation, relevance: list[Tensor | None], context: LrpContext) -> Shares:
     """Move relevance back to where the values came from."""
     like = _first(relevance)
+    if operation.name == "cat" and context.lost is not None:
+        _note_constants(operation, like, context)
     placeholders = {
         v: torch.empty_strided(v.shape, v.stride, dtype=like.dtype, device=like.device).requires_grad_()
         for v in operation.inputs
     }
     yield from _gradients(placeholders, _run(operation, placeholders), relevance)
+
+
+CLASS_TOKEN = "class token"
+
+
+def _note_constants(operation: Operation, R: Tensor, context: LrpContext) -> None:
+    """Record the relevance of constants that are concatenated to the input, such as a class token."""
+    assert context.lost is not None
+    parts, dim = operation.args[0], operation.arguments["dim"]
+    sizes = [part.shape[dim] for part in parts if len(part.shape) == R.ndim]
+    if len(R) != context.n_inputs or dim % R.ndim == 0 or len(sizes) != len(parts):
+        return
+    for part, values in zip(parts, torch.split(R, sizes, dim), strict=True):
+        if not isinstance(part, Variable):
+            found = values.flatten(1).sum(1)
+            context.lost[CLASS_TOKEN] = context.lost.get(CLASS_TOKEN, 0.0) + found
+
+
+@_handles("as_strided")
+def _strided(operation: Operation, R: Tensor, context: LrpContext) -> Shares:
+    """Move relevance back to the values in the storage that the strides select."""
+    (variable,), arguments = operation.inputs, operation.arguments
+    asked = arguments["storage_offset"]
+    start = 0 if asked is None else asked - variable.offset
+    if start < 0:  # values before the first one of the variable
+        yield from _unknown(operation, [R], context)
+        return
+    x = torch.empty_strided(variable.shape, variable.stride, dtype=R.dtype, device=R.device).requires_grad_()
+    with torch.enable_grad():
+        y = torch.as_strided(x, arguments["size"], arguments["stride"], start)
+    yield from _gradients({variable: x}, [y], [R])
 
 
 @_handles("clone _to_copy detach alias lift_fresh")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -31,6 +31,7 @@ class Trace:
     features : the values of the output
     layers : the outputs of each module by name, one for each run of the module
     where : the public function that was called, for messages
+    begin : the name of the layer whose output is the first variable, or None if that is the input
     """
 
     operations: list[Operation]
@@ -39,13 +40,14 @@ class Trace:
     features: Tensor
     layers: dict[str, list[Variable | None]]
     where: str
+    begin: str | None = None
 
     @property
     def kind(self) -> str:
         """The name of the preset composite that suits this network."""
         names = {operation.name for operation in self.operations}
         if any(_attends(operation) for operation in self.operations):
-            return "transformer"
+            return "transformer" if self.begin is None else "text"
         if "convolution" not in names:
             return "mlp"
         adds = any(len(o.inputs) == 2 for o in self.operations if o.name == "add")
@@ -69,7 +71,13 @@ class Trace:
         return outputs[0]
 
     def propagate(
-        self, relevance: Tensor, composite: Composite, at: str | None = None, *, last: bool = False
+        self,
+        relevance: Tensor,
+        composite: Composite,
+        at: str | None = None,
+        *,
+        last: bool = False,
+        lost: dict[str, Tensor] | None = None,
     ) -> Tensor:
         """Propagate relevance from the features to the input, or to the output of the layer ``at``.
 
@@ -78,10 +86,12 @@ class Trace:
         relevance : the relevance of the features
         composite : the rules
         at : the name of a layer, or None for the input
-        last : whether this is the last pass through the trace. The last pass frees values along the way.
+        last : whether this is the last pass through the trace. The last pass frees values along the way and
+            leaves the trace empty.
+        lost : if given, receives the relevance that constants such as a class token get, (n,) each
         """
         target = self.input if at is None else self.layer(at)
-        context = LrpContext(composite, self._rules(composite), target, self.where)
+        context = LrpContext(composite, self._rules(composite), target, self.where, len(self.features), lost)
         pending: dict[Variable, Tensor] = {self.output: relevance.reshape(self.output.shape)}
         with _default_modes(relevance.device):
             for operation in reversed(self.operations):
@@ -90,6 +100,9 @@ class Trace:
                 _step(operation, pending, context)
                 if last:
                     _free(operation)
+        if last:  # operations and variables refer to each other and would wait for the garbage collector
+            for operation in self.operations:
+                operation.clear()
         return pending.get(target, relevance.new_zeros(target.shape))
 
     def _rules(self, composite: Composite) -> dict[Operation, Rule]:
@@ -143,41 +156,51 @@ def _free(operation: Operation) -> None:
             output.rectified.value = None
 
 
-def trace(module: torch.nn.Module, x: Tensor, forward: Callable[[Tensor], Tensor], where: str) -> Trace:
+def trace(
+    module: torch.nn.Module, x: Any, forward: Callable[[Any], Tensor], where: str, begin: str | None = None
+) -> Trace:
     """Run ``forward``, which calls the module, and record all operations.
 
     Parameters
     ----------
     module : the module whose layers are recorded by name
-    x : the input
+    x : the input, a tensor unless ``begin`` is given
     forward : computes the features from the input
     where : the public function that was called, for messages
+    begin : the name of a layer whose output takes the place of the input; nothing before it is recorded.
+        Inputs that are looked up in a table, such as tokens, have no values to propagate relevance to.
     """
     layers: dict[str, list[Variable | None]] = {}
     tape = Tape(keeps, where)
+    sources = [] if begin is not None else [tape.watch(x)]
 
     def on_output(name: str, output: Any) -> None:
         tensor = first_tensor(output)
+        if name == begin and tensor is not None and not sources:
+            sources.append(tape.watch(tensor))
         layers.setdefault(name, []).append(None if tensor is None else tape.find(tensor))
 
-    source = tape.watch(x)
     followed = follow_modules(module, tape.running, on_output)
     with torch.inference_mode(False), torch.no_grad(), _without_fast_paths(module), tape, followed:
         features = forward(x)
         output = tape.find(features)
-    if output is None:
-        raise InvalidInputError(
-            f"{where}: the features must depend on the encoder's input; these features do not."
-        )
-    return Trace(tape.operations, source, output, features, layers, where)
+    if output is None or not sources:
+        source = "the encoder's input" if begin is None else f"the output of the layer {begin!r}"
+        raise InvalidInputError(f"{where}: the features must depend on {source}; these features do not.")
+    return Trace(tape.operations, sources[0], output, features, layers, where, begin)
 
 
 def first_tensor(output: Any) -> Tensor | None:
     """Return the output of a module, or None if it is not a tensor.
 
-    If the output is a tuple or a list, its first element is used, since attention also returns weights.
+    If the output is a tuple or a list, its first element is used, since attention also returns weights. If it
+    is a mapping, as in transformers and sentence-transformers, the sentence embedding is used if there is
+    one, and else the first real tensor.
     """
-    if isinstance(output, (tuple, list)) and output:
+    if isinstance(output, Mapping):
+        real = (v for v in output.values() if isinstance(v, torch.Tensor) and v.is_floating_point())
+        output = output.get("sentence_embedding", next(real, None))
+    elif isinstance(output, (tuple, list)) and output:
         output = output[0]
     return output if isinstance(output, torch.Tensor) else None
 

@@ -68,7 +68,7 @@ class Variable:
 
     Attributes
     ----------
-    shape, stride : its shape and strides
+    shape, stride, offset : its shape, its strides and its offset in the storage
     value : its values, or None if no handler needs them
     scales : whether it scales or weights other values, like attention, a gate or a length
     n_uses : the number of operations that take it as input
@@ -79,6 +79,7 @@ class Variable:
 
     shape: torch.Size
     stride: tuple[int, ...]
+    offset: int
     value: torch.Tensor | None = None
     scales: bool = False
     n_uses: int = 0
@@ -120,6 +121,10 @@ class Operation:
         """All arguments by name, including defaults."""
         return _arguments_by_name(self.function, self.args, self.kwargs)
 
+    def clear(self) -> None:
+        """Drop all tensors and variables, which refer back to the operation and would keep it in memory."""
+        self.args, self.kwargs, self.inputs, self.outputs, self.extras = (), {}, [], [], []
+
     def run(self, values: dict[Variable, torch.Tensor]) -> Any:
         """Run the operation out of place, with these tensors as its variables."""
         function = getattr(torch.ops.aten, self.name)
@@ -151,7 +156,7 @@ class Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]  # untyped in to
 
     def watch(self, x: torch.Tensor) -> Variable:
         """Register a tensor as the input and return its variable."""
-        variable = Variable(x.shape, x.stride())
+        variable = Variable(x.shape, x.stride(), int(x.storage_offset()))
         self._variables[x] = variable
         self._keep(variable, x)
         return variable
@@ -245,7 +250,9 @@ class Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]  # untyped in to
     def _add_variable(self, operation: Operation, result: torch.Tensor) -> Variable:
         inherited = operation.name not in WEIGHTED and all(variable.scales for variable in operation.inputs)
         scales = operation.name in _SCALES or inherited
-        variable = Variable(result.shape, result.stride(), scales=scales, producer=operation)
+        variable = Variable(
+            result.shape, result.stride(), int(result.storage_offset()), scales=scales, producer=operation
+        )
         self._variables[result] = variable
         return variable
 
