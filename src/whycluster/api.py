@@ -26,6 +26,7 @@ def explain(
     feature_names: Sequence[Hashable] | None = None,
     metric: str | None = None,
     categorical: Sequence[int] | None = None,
+    encoder: Any = None,
     at: str | None = None,
     units: str | None = None,
     noise: bool = True,
@@ -50,6 +51,8 @@ def explain(
         `neuralize`
     categorical : for KPrototypes, the columns that were fitted as categories, in the order in which they were
         passed to ``fit``; by default the non-numeric columns of X
+    encoder : if X holds documents, but ``model`` is labels or a model of their embeddings, the
+        `whycluster.text.Sentences` that made these embeddings
     at : for a `whycluster.deep.DeepClustering`, the name of a layer of the encoder whose outputs are
         explained instead of the inputs
     units : for a `whycluster.deep.DeepClustering`: "channels" sums relevance over all locations,
@@ -82,6 +85,10 @@ def explain(
     if type(X).__module__.startswith(DASK):
         from whycluster.engines.dask import explain_lazily
 
+        if encoder is not None:
+            raise InvalidInputError(
+                "explain: documents must be in memory; got a Dask collection. Call X.compute() first."
+            )
         if at is not None or units is not None:
             raise InvalidInputError(
                 "explain: at and units apply only to deep clusterings, which do not accept Dask collections. "
@@ -95,6 +102,10 @@ def explain(
         return lazy  # type: ignore[no-any-return]  # a LazyExplanation
     _check_labels(model, X)
     found = find_network(model, metric, categorical, X, where="explain")
+    if encoder is not None and isinstance(found, Network):
+        from whycluster.text.labels import network_of_documents
+
+        found = network_of_documents(encoder, found)
     if isinstance(found, OnlyLabels):
         if query.get("background") is not None:
             raise InvalidInputError(
@@ -102,10 +113,8 @@ def explain(
                 "is fitted to all rows of X. To explain a few rows, use explain(labels, X)[rows]; to explain "
                 "new rows, use wc.Surrogate().fit(X, labels)."
             )
-        from whycluster.clustering.labels import network_of_labels  # loads scikit-learn
-
         # Each row is explained for its own label, even if the network would assign another.
-        found, given = network_of_labels(found, X, feature_names)
+        found, given = _fit(found, X, encoder, feature_names)
         if query.get("target") is None and given is not None:
             query["target"] = given if noise else _without_noise(found.without_noise(), X, given)
     if not noise:
@@ -154,6 +163,20 @@ def neuralize(
 def _without_noise(network: Network, X: Any, labels: NDArray[Any]) -> NDArray[Any]:
     """Return the label of each row, or its nearest cluster if it is noise."""
     return np.where(network.codes.find(labels) >= 0, labels, network.assign(X))
+
+
+def _fit(
+    found: OnlyLabels, X: Any, encoder: Any, feature_names: Sequence[Hashable] | None
+) -> tuple[Network, Any]:
+    """Fit a surrogate to labels of rows, or of documents if there is an encoder."""
+    encoder = found.encoder if encoder is None else encoder
+    if encoder is None:
+        from whycluster.clustering.labels import network_of_labels  # loads scikit-learn
+
+        return network_of_labels(found, X, feature_names)
+    from whycluster.text.labels import fit_to_documents
+
+    return fit_to_documents(found.labels, X, encoder)
 
 
 def _check_labels(model: Any, X: Any) -> None:

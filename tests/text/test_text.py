@@ -621,11 +621,11 @@ def test_a_document_described_as_text(pipeline: Any) -> None:
 def test_words_and_top_words(pipeline: Any) -> None:
     exp = explain(pipeline, ["The cat, cat!", "zebraic"])
     assert exp.words(0) == [
-        ("The", 0, 3, 0.0, False, True),
-        ("cat", 4, 7, pytest.approx(exp.word_table.relevance[1]), True, False),
-        ("cat", 9, 12, pytest.approx(exp.word_table.relevance[2]), True, False),
+        ("The", 0, 3, 0.0, False, True, False),
+        ("cat", 4, 7, pytest.approx(exp.word_table.relevance[1]), True, False, False),
+        ("cat", 9, 12, pytest.approx(exp.word_table.relevance[2]), True, False, False),
     ]
-    assert exp.words(-1) == [("zebraic", 0, 7, 0.0, False, False)]
+    assert exp.words(-1) == [("zebraic", 0, 7, 0.0, False, False, False)]
     np.testing.assert_array_equal(exp.n_words, [3, 1])
     np.testing.assert_array_equal(exp.n_known, [2, 0])
     top = exp.top(3)
@@ -1097,7 +1097,14 @@ def test_unknown_models_are_verified_on_the_documents() -> None:
 
 def test_public_names() -> None:
     assert wc.text.__name__ == "whycluster.text"
-    assert set(wc.text.__all__) == {"TextExplanation", "TextSummary", "TopWords", "Word", "WordVectors"}
+    assert set(wc.text.__all__) == {
+        "Sentences",
+        "TextExplanation",
+        "TextSummary",
+        "TopWords",
+        "Word",
+        "WordVectors",
+    }
 
 
 # The example and the benchmark

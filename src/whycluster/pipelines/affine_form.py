@@ -113,6 +113,8 @@ class AffineForm:
     @property
     def mixes(self) -> bool:
         """Whether any output comes from several columns or from none."""
+        if isinstance(self.matrix, np.ndarray) and len(np.unique(self.source)) == len(self.source):
+            return bool((np.count_nonzero(self.matrix, axis=1) != 1).any())  # without a sparse copy
         return self.matrix is not None and bool((self.owner == NO_COLUMN).any())
 
     def simplified(self) -> AffineForm:
@@ -237,14 +239,16 @@ class AffineForm:
         return to_floats(self.read(rows))
 
     def contributions(self, rows: Any) -> Any:
-        """Return the difference between the atoms of sparse rows and those of a row of zeros, (b, D), as CSR.
+        """Return the difference between the atoms of rows and those of a row of zeros, (b, D).
 
-        The result is the contribution of the nonzero columns. The part that all rows share belongs to no
-        column.
+        The result, a CSR array if the rows are sparse, is the contribution of the nonzero columns. The part
+        that all rows share belongs to no column.
         """
         atoms = self.base
         if isinstance(atoms, (_Rescaled, _SideBySide)):
             return atoms.contributions(rows)
+        if not is_sparse(rows):
+            return to_floats(atoms(rows.copy())) - to_floats(atoms(np.zeros_like(rows[:1])))
         empty = rows[:1] * 0
         empty.eliminate_zeros()  # the logarithm of an explicit zero is not finite
         t, nothing = atoms(rows.copy()), to_floats(atoms(empty))  # copied, since a step may work in place
@@ -284,9 +288,11 @@ class _Rescaled:
     def contributions(self, rows: Any) -> Any:
         """Return the contribution of the nonzero columns. The row's length is treated as a constant."""
         s = 1.0 / self.length(to_floats(self.form.run(rows.copy())))
-        scaled = sparse.csr_array(_diagonal(s) @ self.form.contributions(rows))
+        scaled = _diagonal(s) @ self.form.contributions(rows)
+        if not is_sparse(scaled):
+            return np.column_stack([scaled, np.zeros(len(s))]) if self.constant else scaled
         if not self.constant:
-            return scaled
+            return sparse.csr_array(scaled)
         return sparse.hstack(
             [scaled, sparse.csr_array((len(s), 1))]
         ).tocsr()  # the last atom belongs to no column
@@ -387,7 +393,8 @@ class _SideBySide:
         return np.column_stack([form.read_floats(rows) for form in self.forms])
 
     def contributions(self, rows: Any) -> Any:
-        return sparse.hstack([form.contributions(rows) for form in self.forms]).tocsr()
+        parts = [form.contributions(rows) for form in self.forms]
+        return sparse.hstack(parts).tocsr() if is_sparse(rows) else np.column_stack(parts)
 
 
 def to_floats(values: Any) -> Floats:

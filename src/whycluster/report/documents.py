@@ -38,6 +38,15 @@ class TextContents(Contents):
         facts = super().facts()
         n_known, n_words = int(self.exp.n_known.sum()), int(self.exp.n_words.sum())
         facts.insert(1, ("Words", f"{n_words:,}, including {n_known:,} that are known to the model"))
+        n_cut_off = int(self.exp.n_cut_off.sum())
+        if n_cut_off:
+            read = f"the model reads at most {self.exp.max_length:,} pieces of a document"
+            facts.insert(2, ("Words cut off", f"{n_cut_off:,}, because {read}"))
+        evidence = float(self.exp.evidence.sum())
+        if self.exp.residual_shares and evidence:
+            shares = {name: float(each.sum()) / evidence for name, each in self.exp.residual_shares.items()}
+            listed = ", ".join(f"{name} {share:.1%}" for name, share in shares.items())
+            facts.append(("Evidence outside the words", listed))
         return facts
 
     def clusters(self) -> list[dict[str, Any]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
@@ -23,12 +23,13 @@ from whycluster.explanations.reasons.pairs import Pair, compared_rows, pair_of
 from whycluster.explanations.wording.formatting import Line, format_lines, rest
 from whycluster.text import html
 from whycluster.text.documents import DocumentTable
+from whycluster.text.encoder import TextEncoder
 from whycluster.text.finders import Finder
 from whycluster.text.summary import Pairs, TextSummary, pair_up, summarize
-from whycluster.text.vectorization import Vectorization, relevance_of_words
-from whycluster.text.words import KNOWN, STOP_WORD, WordTable
+from whycluster.text.words import CUT_OFF, KNOWN, STOP_WORD, WordTable
 
 _NOTEBOOK_DOCUMENTS = 3
+_LEAST_SHARE = 1e-6  # of the evidence; smaller parts are rounding errors
 _NO_KNOWN_WORD = "no known words (treated as empty text)"
 
 
@@ -42,6 +43,7 @@ class Word(NamedTuple):
     relevance : its contribution to the evidence for the cluster
     known : whether the word is in the model's vocabulary; the relevance of unknown words is 0
     stop_word : whether the word is unknown because it is a stop word
+    cut_off : whether the word is unknown because the model does not read that far
     """
 
     text: str
@@ -50,11 +52,13 @@ class Word(NamedTuple):
     relevance: float
     known: bool
     stop_word: bool
+    cut_off: bool = False
 
     @property
     def mark(self) -> html.Mark:
         """The highlighting of the word in HTML."""
-        return html.Mark(self.start, self.stop, self.relevance if self.known else None, self.stop_word)
+        relevance = self.relevance if self.known else None
+        return html.Mark(self.start, self.stop, relevance, self.stop_word, self.cut_off)
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -111,7 +115,12 @@ class TextExplanation(BaseExplanation):
     competition : (n, K) how the evidence was shared among the competitors
     beta, rule, threshold, fidelity, labels : as in `Explanation`
     data : the documents as the user passed them
-    n_words, n_known : (n,) number of words and number of known words in each document
+    residual_shares : the parts of the residual by name, (n,) each, for sentence encoders: special tokens, the
+        prompt, unknown pieces, biases and positions, and the baseline of the clusters, which is the evidence
+        of an embedding of zeros
+    max_length : the number of pieces that a sentence encoder reads of a document at most, or None
+    n_words, n_known, n_cut_off : (n,) number of words, of known words, and of words that are cut off because
+        the model does not read that far, in each document
     word_table : the words of all documents, as arrays
     finder : finds the words and terms of a text in the same way as the vectorizer
     """
@@ -120,6 +129,8 @@ class TextExplanation(BaseExplanation):
     instead: ClassVar[str] = "Draw its words with plot.row() or plot.clusters(), or see to_html()."
     word_table: WordTable
     finder: Finder
+    residual_shares: Mapping[str, Floats] = field(default_factory=dict)
+    max_length: int | None = None
 
     @property
     def residual(self) -> Floats:
@@ -138,6 +149,12 @@ class TextExplanation(BaseExplanation):
         return np.bincount(self.word_table.document[known], minlength=len(self))
 
     @property
+    def n_cut_off(self) -> Codes:
+        """(n,) the number of words in each document that are cut off because the model stops before them."""
+        cut_off = self.word_table.kind == CUT_OFF
+        return np.bincount(self.word_table.document[cut_off], minlength=len(self))
+
+    @property
     def texts(self) -> Sequence[str]:
         """(n,) the documents."""
         assert isinstance(self.table, DocumentTable)
@@ -149,7 +166,8 @@ class TextExplanation(BaseExplanation):
         return self.table.frame_like()
 
     def _take(self, rows: Codes) -> dict[str, Any]:
-        return {"word_table": self.word_table.take(rows)}
+        shares = {name: share[rows] for name, share in self.residual_shares.items()}
+        return {"word_table": self.word_table.take(rows), "residual_shares": shares}
 
     def __repr__(self) -> str:
         n, n_known = len(self), int(self.n_known.sum())
@@ -169,7 +187,7 @@ class TextExplanation(BaseExplanation):
             strict=True,
         )
         return [
-            Word(text[start:stop], start, stop, relevance, kind == KNOWN, kind == STOP_WORD)
+            Word(text[start:stop], start, stop, relevance, kind == KNOWN, kind == STOP_WORD, kind == CUT_OFF)
             for start, stop, relevance, kind in rows
         ]
 
@@ -219,7 +237,28 @@ class TextExplanation(BaseExplanation):
         check_integer(n_words, 1, "describe", "n_words")
         one = self[self._position(row, "describe")]
         first = "" if one.n_known[0] else _NO_KNOWN_WORD
-        return f"{one.claim()}\n{format_lines(one.lines(n_words), ['word', 'count', 'relevance'], first)}"
+        table = format_lines(one.lines(n_words), ["word", "count", "relevance"], first)
+        return "\n".join([one.claim(), table, *one._cut_off_sentences()])
+
+    def _cut_off_sentences(self) -> list[str]:
+        """Return a sentence if words of a single document are cut off."""
+        n_cut_off, n_words = int(self.n_cut_off[0]), int(self.n_words[0])
+        if not n_cut_off:
+            return []
+        return [
+            f"{n_cut_off:,} of its {n_words:,} words are cut off, because the model reads at most "
+            f"{self.max_length:,} pieces of a document."
+        ]
+
+    def unattributed(self, largest: float, noun: str) -> list[Line]:
+        """Return lines for the parts of a single document's evidence that belong to no word."""
+        if not self.residual_shares:
+            return super().unattributed(largest, noun)
+        least = _LEAST_SHARE * abs(float(self.evidence[0]))
+        named = {name: float(share[0]) for name, share in self.residual_shares.items()}
+        lines = [Line(name, "", value, False) for name, value in named.items() if abs(value) > least]
+        left = float(self.residual[0]) - sum(line.relevance for line in lines)
+        return lines + ([Line(f"no single {noun}", "", left, False)] if abs(left) > least else [])
 
     def lines(self, n: int) -> list[Line]:
         """Return lines for the ``n`` strongest words of a document, and one line for all other words."""
@@ -263,15 +302,15 @@ class TextExplanation(BaseExplanation):
         rows = compared_rows(self, a, b)
         table = self.table.take(rows.positions)
         assert isinstance(table, DocumentTable)
-        vectorization = table.encoder
-        assert isinstance(vectorization, Vectorization)
+        encoder = table.encoder
+        assert isinstance(encoder, TextEncoder)
         query = CodedQuery(rows.cluster, rows.competitor)
-        found, words = relevance_of_words(vectorization, self.energy, table, query, None)
-        pairs = pair_up(table.texts, words, self.finder)
+        result = encoder.relevance_of_words(self.energy, table, query, None)
+        pairs = pair_up(table.texts, result.words, self.finder)
         parts, times = np.zeros((2, len(pairs.vocabulary))), np.zeros((2, len(pairs.vocabulary)), np.intp)
         parts[pairs.document, pairs.word], times[pairs.document, pairs.word] = pairs.relevance, pairs.n_times
         names: list[Hashable] = list(pairs.vocabulary)
-        return pair_of(self, rows, found.evidence, parts, times, names, "word")
+        return pair_of(self, rows, result.found.evidence, parts, times, names, "word")
 
     def to_frame(self, backend: str | None = None) -> Any:
         """Return a frame with one row per word, in the order of the documents.
@@ -329,5 +368,6 @@ class TextExplanation(BaseExplanation):
         notes = [f"{line.name}: {line.relevance:.3g}" for line in one.unattributed(0.0, "word")]
         if not one.n_known[0]:
             notes.insert(0, _NO_KNOWN_WORD)
+        notes += one._cut_off_sentences()
         heading = one.claim() if heading is None else heading
         return html.article(heading, one.texts[0], marks, "; ".join(notes))

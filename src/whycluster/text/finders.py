@@ -67,8 +67,16 @@ class Finder(ABC):
         """Return a word in the form in which it is counted, for example in lower case."""
 
 
+class TokenFinder(Finder):
+    """Finds terms that have one vector each."""
+
+    @abstractmethod
+    def terms(self, text: str) -> list[int]:
+        """Return the terms of a text, repeated as often as they occur."""
+
+
 @dataclass(frozen=True)
-class LetterWords(Finder):
+class LetterWords(TokenFinder):
     """Finds words of three or more letters and looks them up in lower case.
 
     Attributes

@@ -26,6 +26,7 @@ STYLE = """
 .wc .p { background: rgb(var(--for) / var(--a)); }
 .wc .n { background: rgb(var(--against) / var(--a)); }
 .wc .u { text-decoration: underline dotted var(--dim) 1px; text-underline-offset: .25em; }
+.wc .c { color: var(--dim); opacity: .7; }
 .wc .note { color: var(--dim); font-size: .9em; margin: .4em 0; overflow-wrap: anywhere; }
 .wc article .note { padding: 0 1em .4em; }
 .wc .note b { font-weight: inherit; border-radius: 3px; padding: 0 .3em; color: var(--ink); }
@@ -50,12 +51,14 @@ class Mark(NamedTuple):
     start, stop : its span in the text
     relevance : its relevance, or None if the word is not in the model's vocabulary
     stop_word : whether it is a stop word
+    cut_off : whether the model does not read that far
     """
 
     start: int
     stop: int
     relevance: float | None
     stop_word: bool = False
+    cut_off: bool = False
 
 
 def article(heading: str, text: str, marks: Sequence[Mark], notes: str = "") -> str:
@@ -92,6 +95,8 @@ def merge_overlaps(marks: Iterable[Mark]) -> list[Mark]:
 
 
 def _highlighted(word: str, mark: Mark, largest: float) -> str:
+    if mark.cut_off:
+        return f'<span class="c" title="cut off">{safe(word)}</span>'
     if mark.relevance is None:
         return safe(word) if mark.stop_word else f'<span class="u" title="unknown">{safe(word)}</span>'
     strength = abs(mark.relevance) / largest if largest > 0 else 0.0

@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from copy import copy
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer
 from sklearn.pipeline import FeatureUnion, Pipeline
 
 from whycluster.core.attribution import CodedQuery
+from whycluster.core.energies import CosineEnergy, LinearEnergy
 from whycluster.core.errors import InvalidInputError, UnsupportedModelError
 from whycluster.models.adapters.incomplete import AwaitingColumns, OnlyLabels
-from whycluster.models.adapters.registry import adapt_model
+from whycluster.models.adapters.registry import adapt_model, check_fitted, names_of
 from whycluster.models.network import Network
+from whycluster.pipelines.affine_form import AffineForm
 from whycluster.pipelines.front_ends import FrontEnd, register
 from whycluster.pipelines.network import check_not_deep, check_width
-from whycluster.pipelines.steps import Step, flatten_steps
+from whycluster.pipelines.steps import Step, flatten_steps, follow, transformers_in
 from whycluster.text.documents import DocumentTable
+from whycluster.text.encoder import TextEncoder
+from whycluster.text.encoding import Encoding
 from whycluster.text.explanation import TextExplanation
-from whycluster.text.vectorization import Vectorization, relevance_of_words
-from whycluster.text.word_vectors import WordVectors
+from whycluster.text.sentences import Sentences
+from whycluster.text.static_tables import StaticTable
+from whycluster.text.vectorization import Vectorization
+from whycluster.text.word_vectors import WordVectors, with_names
 
 if TYPE_CHECKING:
     import torch
@@ -27,7 +35,7 @@ if TYPE_CHECKING:
 
     from whycluster.data.frame_table import ColumnNames
 
-VECTORIZERS = (CountVectorizer, HashingVectorizer, WordVectors)
+VECTORIZERS = (CountVectorizer, HashingVectorizer, WordVectors, Sentences)
 
 
 class TextNetwork(Network):
@@ -35,7 +43,7 @@ class TextNetwork(Network):
 
     Parameters
     ----------
-    vectorization : the vectorizer and the steps after it
+    encoder : the vectorizer and the steps after it
     last : the network of the final model
     """
 
@@ -43,10 +51,10 @@ class TextNetwork(Network):
     text_columns: frozenset[int] = frozenset()
     explains_columns = False
 
-    def __init__(self, vectorization: Vectorization, last: Network) -> None:
+    def __init__(self, encoder: TextEncoder, last: Network) -> None:
         super().__init__(last.energy, labels=last.labels, fidelity=last.fidelity)
-        self.vectorization, self.last = vectorization, last
-        self.is_checked = last.is_checked
+        self.encoder, self.last = encoder, last
+        self.is_checked, self.default_rule = last.is_checked, encoder.default_rule
 
     def open(
         self, X: Any, where: str, *, name: str = "X", whole: bool = True, **columns: Unpack[ColumnNames]
@@ -58,7 +66,8 @@ class TextNetwork(Network):
                 f"{where}: feature_names applies to numeric arrays, but documents are explained in terms of "
                 "their words. Leave feature_names out."
             )
-        table = DocumentTable.of(X, self.vectorization, where, name)
+        table = DocumentTable.of(X, self.encoder, where, name)
+        table = replace(table, encoder=self.encoder.opened(table.texts, where))
         if self.is_checked:
             for _, block in table.blocks():
                 self.last.open(block, where)
@@ -70,16 +79,20 @@ class TextNetwork(Network):
         """Explain documents in terms of their words."""
         table = self.open(X, "explain", feature_names=feature_names)
         rows = None if background is None else self.open_background(background, table)
-        found, words = relevance_of_words(self.vectorization, self.energy, table, query, rows)
+        encoder = table.encoder
+        assert isinstance(encoder, TextEncoder)
+        result = encoder.relevance_of_words(self.energy, table, query, rows)
         return TextExplanation.of(
-            found,
+            result.found,
             query,
             self.energy,
             table,
             self.labels,
             self.fidelity,
-            word_table=words,
-            finder=self.vectorization.finder,
+            word_table=result.words,
+            finder=encoder.finder,
+            residual_shares=result.shares,
+            max_length=result.max_length,
         )
 
     def to_torch(self, cluster: Any = None) -> torch.nn.Module:  # noqa: ARG002  # the signature of all networks
@@ -99,15 +112,41 @@ def text_network(steps: Sequence[tuple[str, Any]], last: Network) -> TextNetwork
     steps : names and fitted steps of the pipeline, except for the last step
     last : the network of the last step
     """
-    vectorization = Vectorization.of(Step(*steps[0]), steps[1:])
-    if vectorization.form.below is not None or last.categories is not None:
+    encoder = _encoder(steps)
+    if encoder.form.below is not None or last.categories is not None:
         raise UnsupportedModelError(
             "neuralize: after a vectorizer, each step must be linear, transform each term separately, or "
             "scale documents to unit length, and the model must take numbers. In this pipeline, a step "
             "transforms features that combine several terms, or the model takes categories."
         )
-    check_width(vectorization.form, last)
-    return TextNetwork(vectorization, last)
+    check_width(encoder.form, last)
+    if isinstance(encoder, Encoding) and isinstance(last.energy, CosineEnergy):
+        encoder, last = encoder.with_unit_length(), _with_directions(last)
+    return TextNetwork(encoder, last)
+
+
+def _with_directions(last: Network) -> Network:
+    """Return a network of cosines as one of products with unit vectors, for features of unit length.
+
+    A cosine does not change with the length of the features, so input times gradient would be 0.
+    """
+    last, directions = copy(last), last.energy.directions  # type: ignore[attr-defined]  # of a CosineEnergy
+    last.energy = LinearEnergy(directions, gives_probabilities=False)
+    last.energy.title = CosineEnergy.title
+    return last
+
+
+def _encoder(steps: Sequence[tuple[str, Any]]) -> Vectorization | Encoding:
+    """Return the encoder of the first step and the steps after it."""
+    first, others = Step(*steps[0]), steps[1:]
+    if not isinstance(first.transformer, Sentences):
+        return Vectorization.of(first, others)
+    model = first.transformer.encoder("neuralize")
+    check_fitted(*transformers_in(others))
+    if isinstance(model, StaticTable):
+        return Vectorization.of_table(first, model, others)
+    form = with_names(AffineForm.of_columns(model.n_features), names_of(others[0][1]) if others else None)
+    return Encoding(first, model, follow(others, form))
 
 
 class _VectorizerFrontEnd(FrontEnd):

@@ -85,8 +85,27 @@ class TextSummary(ArrowTable):
         return [self.word[entry] for entry in self.strongest(cluster, n)]
 
     def names(self, n: int = 3) -> dict[Any, str]:
-        """Return a provisional name for each cluster, consisting of its ``n`` strongest words."""
-        return {label: ", ".join(self.words(label, n)) for label in self.clusters.tolist()}
+        """Return a provisional name for each cluster, consisting of its ``n`` strongest words.
+
+        Stop words of English and signs such as punctuation are left out, unless a cluster has no other words.
+        """
+        check_integer(n, 1, "summary", "n")
+        labels = self.clusters.tolist()
+        return {
+            label: ", ".join(self.word[entry] for entry in self._naming(group, n))
+            for group, label in enumerate(labels)
+        }
+
+    def telling_words(self, cluster: Any, n: int = 10) -> list[str]:
+        """Return the ``n`` strongest words of a cluster without stop words and signs, as in `names`."""
+        group = self.clusters.tolist().index(cluster)
+        return [self.word[entry] for entry in self._naming(group, n)]
+
+    def _naming(self, group: int, n: int) -> Codes:
+        """Return the entries of the ``n`` strongest words of a cluster that say something by themselves."""
+        top = self._strongest(group, len(self.word))
+        telling = np.array([_is_telling(self.word[entry]) for entry in top], dtype=bool)
+        return (top[telling] if telling.any() else top)[:n]
 
     def to_frame(self, backend: str | None = None) -> Any:
         """Return a frame with one row per cluster and word; each cluster begins with its strongest words.
@@ -158,7 +177,7 @@ class TextSummary(ArrowTable):
         return [self._headline(group, far) for group, far in enumerate(noise_mask(self.clusters.tolist()))]
 
     def _headline(self, group: int, is_noise: bool) -> str:
-        top = self._strongest(group, _N_WORDS)
+        top = self._naming(group, _N_WORDS)
         if not len(top):
             return "No known word sets it apart"
         text = join_words(display.format_items([self.word[entry] for entry in top]))
@@ -209,6 +228,12 @@ class TextSummary(ArrowTable):
             ]
             for rank, entry in enumerate(top)
         ]
+
+
+def _is_telling(word: str) -> bool:
+    from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
+
+    return any(map(str.isalnum, word)) and word.lower() not in ENGLISH_STOP_WORDS
 
 
 def summarize(

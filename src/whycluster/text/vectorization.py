@@ -19,34 +19,26 @@ from scipy import sparse
 from sklearn.feature_extraction.text import HashingVectorizer
 
 from whycluster.core.arrays import Codes, Floats
-from whycluster.core.attribution import (
-    Attribution,
-    Background,
-    CodedQuery,
-    explaining_why_out_of_range,
-    measured,
-    numpy_passes,
-)
-from whycluster.core.blocks import check_finite
+from whycluster.core.attribution import Background, CodedQuery
 from whycluster.core.energies import Energy
 from whycluster.core.errors import InvalidInputError, UnsupportedModelError
-from whycluster.core.passes import Block
-from whycluster.core.rules import RULES, SEQUENTIAL
 from whycluster.data.arrays import is_sparse
 from whycluster.models.adapters.registry import check_fitted, names_of
 from whycluster.pipelines.affine_form import AffineForm, Matrix, to_floats
 from whycluster.pipelines.steps import Step, follow, transformers_in
 from whycluster.text.alignment import NotLocatedError
-from whycluster.text.documents import DocumentEncoder, DocumentTable
+from whycluster.text.documents import DocumentTable
+from whycluster.text.encoder import TextEncoder, WordRelevance, check_rule, propagate_gradient
 from whycluster.text.finders import Finder, FoundTerms, finder_of
-from whycluster.text.word_vectors import Lexicon, WordVectors
+from whycluster.text.static_tables import StaticTable, lengths, to_unit_length
+from whycluster.text.word_vectors import Lexicon, WordVectors, with_names
 from whycluster.text.words import Occurrences, WordTable, group_sums
 
 _GATHERED = 1 << 19  # number of values (4 MB) in the term vectors gathered at a time
 
 
 @dataclass(frozen=True)
-class Vectorization(DocumentEncoder):
+class Vectorization(TextEncoder):
     """A vectorizer and the steps after it.
 
     Attributes
@@ -76,6 +68,16 @@ class Vectorization(DocumentEncoder):
         _check_vectorizer(step)
         finder = finder_of(vectorizer)
         return cls(step, None, finder, follow(others, AffineForm.of_columns(finder.n_terms)))
+
+    @classmethod
+    def of_table(cls, step: Step, table: StaticTable, others: Sequence[tuple[str, Any]]) -> Vectorization:
+        """Return the vectorization of a static table and the steps after it."""
+        lexicon = table.lexicon
+        form = lexicon.form(None)
+        if table.normalize:
+            form = form.rescale(to_unit_length, lengths)
+        form = with_names(form, names_of(others[0][1]) if others else None)
+        return cls(step, lexicon, lexicon.finder, follow(others, form))
 
     @property
     def n_outputs(self) -> int:
@@ -119,6 +121,23 @@ class Vectorization(DocumentEncoder):
                 f"does not change words."
             ) from None
 
+    def relevance_of_words(
+        self, energy: Energy, table: DocumentTable, query: CodedQuery, background: Background | None
+    ) -> WordRelevance:
+        """Return the assignments of all documents and the relevance of their words."""
+        check_rule(query)
+        parts: dict[int, WordTable] = {}
+        vectors, cached = TermVectors.of(self.form.matrix), self.with_cache()
+
+        def receive(start: int, stop: int, gradient: Floats, total: Floats) -> None:
+            with table.naming_documents(start, stop):
+                parts[start] = _relevance_in_block(
+                    cached, vectors, table, slice(start, stop), gradient, total
+                )
+
+        found = propagate_gradient(energy, replace(table, encoder=cached), query, background, receive)
+        return WordRelevance(found, WordTable.join(parts), {})
+
     @cached_property
     def used_terms(self) -> Codes:
         """The terms that the steps after the vectorizer do not drop."""
@@ -141,41 +160,6 @@ def _check_vectorizer(step: Step) -> None:
             "alternating signs, words that share a hash may cancel out, and then none of them is assigned "
             "relevance."
         )
-
-
-def relevance_of_words(
-    vectorization: Vectorization,
-    energy: Energy,
-    table: DocumentTable,
-    query: CodedQuery,
-    background: Background | None,
-) -> tuple[Attribution, WordTable]:
-    """Return the assignments of all documents and the relevance of their words."""
-    if query.rule == SEQUENTIAL:
-        others = ", ".join(repr(rule) for rule in RULES if rule != SEQUENTIAL)
-        raise InvalidInputError(
-            "explain: for documents, rule must be additive over the features, since all words share the same "
-            f"features; got 'sequential'. Choose one of {others}."
-        )
-    parts: dict[int, WordTable] = {}
-    vectors, cached = TermVectors.of(vectorization.form.matrix), vectorization.with_cache()
-
-    def work(block: Block) -> None:
-        gradient = block.relevance
-        energy.combine(block.x, block.weights, gradient, block.scratch)
-        total = gradient.sum(axis=1)
-        energy.differentiate(block.x, block.weights, gradient, block.scratch)
-        check_finite(gradient)
-        check_finite(total)
-        with table.naming_documents(block.start, block.stop):
-            parts[block.start] = _relevance_in_block(cached, vectors, table, block.rows, gradient, total)
-
-    rows = replace(table, encoder=cached)
-    query = measured(query.for_rows(rows), energy, rows if background is None else background)
-    with explaining_why_out_of_range(rows):
-        found = numpy_passes(energy, rows, query).each_weighted(query.sharing, work)
-    nothing = np.empty((rows.n_rows, 0), rows.dtype)
-    return Attribution(nothing, *found, query.beta, query.prior), WordTable.join(parts)
 
 
 def _relevance_in_block(

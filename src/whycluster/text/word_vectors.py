@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import narwhals as nw
@@ -19,7 +19,7 @@ from whycluster.data.arrays import as_array_or_empty
 from whycluster.data.frames import installed
 from whycluster.pipelines.affine_form import AffineForm
 from whycluster.text.documents import read_documents
-from whycluster.text.finders import STOP_TERM, LetterWords
+from whycluster.text.finders import STOP_TERM, LetterWords, TokenFinder
 
 _BATCH = 1024  # number of documents or vectors processed at a time
 
@@ -62,6 +62,7 @@ class WordVectors(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         lexicon = self.lexicon("WordVectors.fit")
         documents = read_documents(X, "WordVectors.fit")
         if not any(lexicon.finder.terms(document) for document in documents):
+            assert isinstance(lexicon.finder, LetterWords)
             known = next((word for word, row in lexicon.finder.rows.items() if row >= 0), None)
             raise InvalidInputError(
                 f"WordVectors.fit: at least one document must contain a word from the vocabulary, such "
@@ -117,7 +118,7 @@ class Lexicon:
     """
 
     vectors: NDArray[Any]
-    finder: LetterWords
+    finder: TokenFinder
 
     def frequencies(self, documents: Sequence[str]) -> sparse.csr_array:
         """Return the relative frequency of each vector among the known words of each document, (b, n)."""
@@ -140,8 +141,12 @@ class Lexicon:
     def form(self, names: Sequence[str] | None) -> AffineForm:
         """Return the form that maps frequencies to means, as a frame with columns ``names`` if given."""
         matrix = np.asarray(self.vectors, dtype=np.float64).T
-        run = self.means if names is None else _Named(self.means, list(names))
-        return AffineForm.of_columns(len(self.vectors)).map(run, matrix)
+        return with_names(AffineForm.of_columns(len(self.vectors)).map(self.means, matrix), names)
+
+
+def with_names(form: AffineForm, names: Sequence[str] | None) -> AffineForm:
+    """Return a form whose output is a frame with columns ``names``, if given."""
+    return form if names is None else replace(form, run=_Named(form.run, list(names)))
 
 
 @dataclass(frozen=True)
@@ -199,7 +204,23 @@ def _check_vocabulary(vocabulary: Any, n_rows: int, where: str) -> dict[str, int
             f"{where}: vocabulary must map each word to a row of vectors, an integer from 0 to "
             f"{n_rows - 1}; {bad!r} is mapped to {vocabulary[bad]!r}."
         )
+    _check_whole_words(words, where)
     return dict(zip(words, rows.tolist(), strict=True))
+
+
+def _check_whole_words(words: list[str], where: str) -> None:
+    """Raise an error if the vocabulary belongs to a tokenizer that splits words into pieces."""
+    pieces = [word for word in words if word.startswith(_PIECE_MARKS) and len(word) > 1]
+    if len(pieces) > _MOST_PIECES * len(words):
+        raise InvalidInputError(
+            f"{where}: vocabulary must consist of whole words; {len(pieces):,} of its {len(words):,} "
+            f"entries, such as {pieces[0]!r}, are pieces that a tokenizer makes of words. Use "
+            "wc.text.Sentences with the model and its tokenizer, which reads all pieces."
+        )
+
+
+_PIECE_MARKS = ("##", "\u2581", "\u0120")  # of WordPiece, SentencePiece and byte-level BPE
+_MOST_PIECES = 0.05  # part of the vocabulary that may look like a piece by chance
 
 
 def _words_of(vocabulary: Any, where: str) -> list[Any]:

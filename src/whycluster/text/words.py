@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from whycluster.core.arrays import Codes, Floats
 from whycluster.text.finders import FoundTerms
 
-KNOWN, UNKNOWN, STOP_WORD = 0, 1, 2
+KNOWN, UNKNOWN, STOP_WORD, CUT_OFF = 0, 1, 2, 3
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class WordTable:
     ----------
     ends : (n + 1,) the words of document i are ends[i]..ends[i + 1]
     start, stop : (W,) the span of each word in its document
-    kind : (W,) `KNOWN`, `UNKNOWN` or `STOP_WORD`
+    kind : (W,) `KNOWN`, `UNKNOWN`, `STOP_WORD`, or `CUT_OFF` if the model does not read that far
     relevance : (W,) the relevance of each word
     """
 

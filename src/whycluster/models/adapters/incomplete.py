@@ -44,6 +44,7 @@ class OnlyLabels:
     names : the names of the columns that the model, or the first step, was fitted on, if it stores them
     transform : the steps before the model, in a pipeline
     behind : puts the network of the model behind these steps
+    encoder : the sentence encoder of the model, if the rows are documents
     """
 
     labels: Any
@@ -54,6 +55,7 @@ class OnlyLabels:
     names: Sequence[Hashable] | None = None
     transform: Callable[[Any], Any] | None = None
     behind: Callable[[Network], Network] | None = None
+    encoder: Any = None
 
     def network(self, rows: Floats | None = None) -> Network | None:
         """Return the network of the rule, or None if there is none or if it needs the rows.

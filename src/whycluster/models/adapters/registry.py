@@ -27,6 +27,7 @@ from whycluster.models.network import Network
 # Package -> module with its adapters. ClustPy's other models need none, because they have cluster_centers_ or
 # labels_.
 _ADAPTERS = {
+    "bertopic": "text.topics",
     "clustpy.deep": "deep.clustpy",
     "dask_ml": "models.adapters.dask_ml",
     "faiss": "models.adapters.faiss",

@@ -19,6 +19,7 @@ SUPPORTED = (
     "kmodes.kmodes.KModes, kmodes.kprototypes.KPrototypes",
     "dask_ml.cluster.KMeans; dask_ml.wrappers.ParallelPostFit of one of these",
     "clustpy.deep.DEC, IDEC, DCN, DKM, AEC",
+    "bertopic.BERTopic without HDBSCAN; with it, its labels are explained",
     "pyspark.ml.clustering.KMeansModel, BisectingKMeansModel, GaussianMixtureModel; PipelineModel of these",
     "any fitted model with cluster_centers_ that predicts the nearest of them (checked on your data)",
     "an array of centroids, one per row",

@@ -1,0 +1,138 @@
+"""Words of a text, and the pieces of words that a subword tokenizer makes of them.
+
+Encoders read *pieces*: whole words, parts of words, punctuation, and special tokens that are not in the text.
+The tokenizer says which characters of the text each piece covers. Here, pieces are joined to words again.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, ClassVar
+
+import numpy as np
+
+from whycluster.core.arrays import Codes
+from whycluster.text.alignment import Span
+from whycluster.text.finders import Finder, FoundTerms, TokenFinder
+
+_ALONE = (
+    "\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"  # scripts without spaces between words
+)
+_JOINERS = "\u200c\u200d"
+
+
+@cache
+def _word_pattern() -> re.Pattern[str]:
+    """Return the pattern of words: letters, digits and marks with apostrophes inside, or one other sign."""
+    marks = "".join(chr(i) for i in range(0x300, sys.maxunicode) if unicodedata.category(chr(i))[0] == "M")
+    inside = rf"(?:(?![{_ALONE}])[\w{re.escape(marks)}{_JOINERS}])"
+    return re.compile(rf"[{_ALONE}]|{inside}+(?:['\u2019]{inside}+)*|[^\w\s]")
+
+
+def find_words(text: str) -> list[Span]:
+    """Return the spans of all words; every character except whitespace belongs to a word.
+
+    Punctuation marks and other signs are words of their own, as are the characters of scripts without spaces
+    between words.
+    """
+    return [match.span() for match in _word_pattern().finditer(text)]
+
+
+def owners(text: str, spans: Sequence[Span]) -> Codes:
+    """Return the word that each character belongs to; whitespace belongs to the word before it.
+
+    Whitespace at the beginning belongs to the first word. If there are no words, all entries are -1.
+    """
+    found = np.full(len(text), -1, dtype=np.intp)
+    for word, (start, stop) in enumerate(spans):
+        found[start:stop] = word
+    filled = np.maximum.accumulate(found) if len(found) else found
+    return np.maximum(filled, 0) if spans else filled
+
+
+def words_of_piece(owner: Codes, text: str, start: int, stop: int) -> list[int]:
+    """Return the words that a piece covers, each as often as it has characters in the piece.
+
+    A piece within one word is listed once. A piece of whitespace belongs to the word before it.
+    """
+    if stop <= start or not len(owner) or owner[start] < 0:
+        return []
+    covered = [int(owner[i]) for i in range(start, stop) if not text[i].isspace()]
+    if not covered:
+        return [int(owner[start])]
+    return covered[:1] if covered[0] == covered[-1] else covered
+
+
+class PieceWords(Finder):
+    """Finds only the words of a text; a transformer has no terms that count apart from their context."""
+
+    @property
+    def n_terms(self) -> int:
+        """The number of terms."""
+        return 0
+
+    def find(self, text: str) -> FoundTerms:
+        """Find the words."""
+        return FoundTerms(find_words(text), [], [], [], [])
+
+    def normalize(self, word: str) -> str:
+        """Return a word in lower case."""
+        return word.lower()
+
+
+@dataclass(frozen=True)
+class PieceFinder(TokenFinder):
+    """Finds the words of a text and the pieces that a static table has vectors for.
+
+    Attributes
+    ----------
+    tokenizer : a ``tokenizers.Tokenizer`` that belongs to no one else
+    n_vectors : the number of rows of the table
+    dropped : pieces that the model leaves out
+    most_characters : the number of characters that the model reads, or None for all of them
+    """
+
+    finds_all_terms: ClassVar[bool] = False  # a text of whitespace may have pieces, but it has no words
+    tokenizer: Any
+    n_vectors: int
+    dropped: frozenset[int] = frozenset()
+    most_characters: int | None = None
+
+    @property
+    def n_terms(self) -> int:
+        """The number of pieces."""
+        return self.n_vectors
+
+    def find(self, text: str) -> FoundTerms:
+        """Find the words and the pieces, each of which covers one or more words."""
+        spans = find_words(text)
+        owner = owners(text, spans)
+        pieces = [
+            (piece, words)
+            for piece, (start, stop) in self._pieces(text)
+            if (words := words_of_piece(owner, text, start, stop))
+        ]
+        covered = [word for _, words in pieces for word in words]
+        return FoundTerms(spans, [], [piece for piece, _ in pieces], covered, [len(w) for _, w in pieces])
+
+    def terms(self, text: str) -> list[int]:
+        """Return the pieces of a text, repeated as often as they occur."""
+        return [piece for piece, _ in self._pieces(text)]
+
+    def normalize(self, word: str) -> str:
+        """Return a word in lower case."""
+        return word.lower()
+
+    def _pieces(self, text: str) -> list[tuple[int, Span]]:
+        found = self.tokenizer.encode(text[: self.most_characters], add_special_tokens=False)
+        last = self.n_vectors - 1  # wordllama reads the last row for pieces that it has no row for
+        return [
+            (min(piece, last), span)
+            for piece, span in zip(found.ids, found.offsets, strict=True)
+            if piece not in self.dropped
+        ]

@@ -1,0 +1,286 @@
+"""`Sentences`: embeddings equal to the model's own, and the words that put documents into clusters."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.testing import assert_allclose
+from sklearn.base import clone
+from sklearn.cluster import KMeans
+from sklearn.decomposition import PCA
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import Normalizer, StandardScaler
+
+import whycluster as wc
+from examples.minilm import load_minilm
+from tests.optional import optional
+from whycluster.text import Sentences
+from whycluster.text.pieces import find_words
+
+SentenceTransformer = optional("sentence_transformers:SentenceTransformer")
+modules = optional("sentence_transformers.sentence_transformer.modules")
+DOCUMENTS = [
+    "The ship left the harbor; by night, a storm had torn its sail.",
+    "A storm at sea!\nThe ship lost an anchor, the crew lost heart.",
+    "Sail and anchor: two words that every ship knows in a storm.",
+    "The bank raised its rate, and the stock market fell.",
+    "Stock prices fell again. The bank blames the market.",
+    "A higher rate is good for the bank, bad for the stock market.",
+]
+ODD = ["", "   ", "🙂🙂", "שלום עולם", "naïve café", "the the the", "a_b c-d don't", "数据 聚类"]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread() -> Any:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def minilm() -> Any:
+    return load_minilm()
+
+
+@pytest.fixture(scope="module")
+def pipeline(minilm: Any) -> Any:
+    return make_pipeline(Sentences(minilm), KMeans(2, n_init=3, random_state=0)).fit(DOCUMENTS)
+
+
+@pytest.fixture(scope="module")
+def exp(pipeline: Any) -> Any:
+    return wc.explain(pipeline, [*DOCUMENTS, *ODD], background=DOCUMENTS)
+
+
+def with_pooling(minilm: Any, pooling: str) -> Any:
+    """Return MiniLM with another pooling and without normalization."""
+    return SentenceTransformer(modules=[minilm[0], modules.Pooling(384, pooling)])
+
+
+@pytest.mark.parametrize("prompt", [None, "query: "])
+@pytest.mark.parametrize(
+    ("pooling", "name"), [("mean", "mean"), ("cls", "cls"), ("max", "max"), ("lasttoken", "last")]
+)
+def test_embeddings_are_those_of_encode(minilm: Any, pooling: str, name: str, prompt: str | None) -> None:
+    texts, model = [*DOCUMENTS[:3], *ODD[:3]], with_pooling(minilm, pooling)
+    expected = model.encode(texts, prompt=prompt)
+    assert_allclose(Sentences(model, prompt=prompt).transform(texts), expected, atol=1e-6)
+    assert_allclose(Sentences(model, prompt=prompt, batch_size=2).transform(texts), expected, atol=5e-6)
+    pair = (minilm[0].auto_model, minilm.tokenizer)
+    if prompt is None or pooling != "cls":
+        found = Sentences(pair, pooling=name, prompt=prompt, max_length=256).transform(texts)
+        assert_allclose(found, expected, atol=1e-6)
+
+
+def test_prompts_that_are_not_pooled(minilm: Any) -> None:
+    model = SentenceTransformer(modules=[minilm[0], modules.Pooling(384, "mean", include_prompt=False)])
+    expected = model.encode(DOCUMENTS[:2], prompt="query: ")
+    assert_allclose(Sentences(model, prompt="query: ").transform(DOCUMENTS[:2]), expected, atol=1e-6)
+
+
+def test_the_default_prompt_and_the_length_are_read_from_the_model(minilm: Any) -> None:
+    model = SentenceTransformer(modules=list(minilm), prompts={"q": "query: "}, default_prompt_name="q")
+    long = "word " * 400
+    assert_allclose(Sentences(model).transform([long, "a"]), model.encode([long, "a"]), atol=1e-6)
+    assert Sentences(model).encoder("x").max_length == 256
+    assert_allclose(
+        Sentences(minilm, normalize=True).transform(["a"]),
+        minilm.encode(["a"], normalize_embeddings=True),
+        atol=1e-6,
+    )
+
+
+def test_it_is_a_scikit_learn_transformer(minilm: Any, pipeline: Any, tmp_path: Path) -> None:
+    copy = clone(pipeline)
+    assert copy[0].model is minilm  # the weights are not copied
+    assert pipeline[0].get_params()["batch_size"] == 32
+    assert clone(pipeline[0]).set_params(batch_size=3).batch_size == 3
+    assert pipeline[0].get_feature_names_out().tolist()[-1] == "sentences383"
+    path = tmp_path / "model"
+    minilm.save(str(path))
+    loaded = Sentences(str(path))
+    assert_allclose(loaded.transform(DOCUMENTS[:1]), minilm.encode(DOCUMENTS[:1]), atol=1e-6)
+    assert "_load" not in pickle.loads(pickle.dumps(loaded)).__dict__
+
+
+def test_every_document_is_in_the_cluster_of_the_model(exp: Any, pipeline: Any) -> None:
+    texts = [*DOCUMENTS, *ODD]
+    assert exp.cluster.tolist() == pipeline.predict(texts).tolist()
+    network = wc.neuralize(pipeline)
+    assert network.assign(texts).tolist() == exp.cluster.tolist()
+    assert exp.rule == "joint"
+
+
+def test_words_and_named_shares_add_up_to_the_evidence(exp: Any) -> None:
+    sums = np.array([sum(word.relevance for word in exp.words(row)) for row in range(len(exp))])
+    assert_allclose(sums + sum(exp.residual_shares.values()), exp.evidence, atol=1e-9)
+    assert_allclose(exp.residual, sum(exp.residual_shares.values()), atol=1e-9)
+    assert list(exp.residual_shares) == [
+        "special tokens",
+        "unknown pieces",
+        "biases and positions",
+        "baseline of the clusters",
+    ]
+
+
+def test_the_baseline_is_the_evidence_of_an_embedding_of_zeros(exp: Any, pipeline: Any) -> None:
+    centers = pipeline[-1].cluster_centers_.astype(float)
+    squares = (centers**2).sum(axis=1)
+    c = exp.cluster_codes
+    assert_allclose(exp.residual_shares["baseline of the clusters"], squares[1 - c] - squares[c], atol=1e-6)
+
+
+def test_words_are_spans_of_the_original_text(exp: Any) -> None:
+    for row, text in enumerate(exp.texts):
+        for word in exp.words(row):
+            assert text[word.start : word.stop] == word.text
+        left = "".join(text[word.start : word.stop] for word in exp.words(row))
+        assert left == "".join(text.split())  # nothing but whitespace is left out
+    assert [word.text for word in exp.words(6 + 6)] == ["a_b", "c", "-", "d", "don't"]
+    assert [word.text for word in exp.words(6 + 7)] == ["数", "据", "聚", "类"]
+
+
+def test_the_words_of_the_topic_come_first(exp: Any) -> None:
+    ships, banks = exp.cluster[0], exp.cluster[3]
+    names = exp.summary().names(3)
+    assert set(names[ships].split(", ")) <= {"ship", "storm", "sail", "anchor", "sea", "crew", "harbor"}
+    assert "a" in exp.summary().words(ships, 5)  # only names leave out stop words
+    assert set(names[banks].split(", ")) <= {"bank", "stock", "market", "rate", "prices"}
+    assert set(exp.top(2).word[0]) <= {"ship", "storm", "sail", "harbor"}
+
+
+def test_odd_documents(exp: Any) -> None:
+    empty, emoji = 6, 8
+    assert exp.n_words[empty] == exp.n_words[empty + 1] == 0
+    assert "no known words (treated as empty text)" in exp.describe(empty)
+    assert exp.residual_shares["special tokens"][empty] != 0
+    assert exp.n_known[emoji] == 0
+    assert all(not word.known and word.relevance == 0 for word in exp.words(emoji))
+    assert exp.residual_shares["unknown pieces"][emoji] != 0
+    assert exp.n_known[9] > 0  # right-to-left text
+
+
+def test_long_documents_say_what_was_cut_off(minilm: Any, pipeline: Any) -> None:
+    short = make_pipeline(Sentences(minilm, max_length=8), pipeline[-1])
+    found: Any = wc.explain(short, DOCUMENTS, background=DOCUMENTS)
+    assert found.n_cut_off.tolist() == [n - 6 for n in found.n_words]
+    assert found.describe(0).endswith(
+        f"{found.n_cut_off[0]} of its {found.n_words[0]} words are cut off, because the model reads at most "
+        "8 "
+        "pieces of a document."
+    )
+    assert [word.cut_off for word in found.words(0)] == [i >= 6 for i in range(found.n_words[0])]
+    assert '<span class="c" title="cut off">sail</span>' in found.to_html()
+
+
+@pytest.mark.slow
+def test_padding_does_not_change_relevance(pipeline: Any) -> None:
+    alone: Any = wc.explain(pipeline, DOCUMENTS[:1], background=DOCUMENTS)
+    padded: Any = wc.explain(pipeline, [DOCUMENTS[0], " ".join(DOCUMENTS * 2)], background=DOCUMENTS)
+    assert_allclose(padded.word_table.relevance[: alone.n_words[0]], alone.word_table.relevance, atol=1e-5)
+
+
+@pytest.mark.parametrize("steps", [[PCA(3)], [StandardScaler(), Normalizer()]])
+def test_steps_in_between_are_followed(minilm: Any, steps: list[Any]) -> None:
+    model = make_pipeline(Sentences(minilm), *steps, KMeans(2, n_init=3, random_state=0)).fit(DOCUMENTS)
+    found: Any = wc.explain(model, DOCUMENTS)
+    assert found.cluster.tolist() == model.predict(DOCUMENTS).tolist()
+    assert_allclose(found.word_table.sums() + sum(found.residual_shares.values()), found.evidence, atol=1e-9)
+
+
+def test_queries(pipeline: Any) -> None:
+    texts = DOCUMENTS[:2]
+    other = 1 - int(pipeline.predict(texts)[0])
+    contrast: Any = wc.explain(pipeline, texts, against=other, background=DOCUMENTS)
+    plain: Any = wc.explain(pipeline, texts, background=DOCUMENTS)
+    assert_allclose(contrast.word_table.relevance, plain.word_table.relevance, atol=1e-6)  # two clusters
+    why_not: Any = wc.explain(pipeline, texts, target=other, background=DOCUMENTS)
+    assert_allclose(why_not.evidence, -plain.evidence, atol=1e-6)
+    assert_allclose(why_not.word_table.relevance, -plain.word_table.relevance, atol=1e-6)
+
+
+def test_pages(exp: Any, tmp_path: Path) -> None:
+    exp.to_html(tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text()
+    assert "special tokens:" in page
+    assert "baseline of the clusters:" in page
+    exp.report(tmp_path / "report.html")
+    report = (tmp_path / "report.html").read_text()
+    share = {name: values.sum() / exp.evidence.sum() for name, values in exp.residual_shares.items()}
+    assert f"special tokens {share['special tokens']:.1%}, unknown pieces" in report
+
+
+def test_a_model_in_half_precision(pipeline: Any) -> None:
+    half = load_minilm().half()
+    found: Any = wc.explain(make_pipeline(Sentences(half), pipeline[-1]), DOCUMENTS[:2], background=DOCUMENTS)
+    full: Any = wc.explain(pipeline, DOCUMENTS[:2], background=DOCUMENTS)
+    assert_allclose(found.evidence, full.evidence, atol=0.01)
+    assert_allclose(found.word_table.relevance, full.word_table.relevance, atol=0.03)
+
+
+def test_words_of_many_scripts() -> None:
+    text = "L'été, हिन्दी भाषा; naïve (日本) 3.5 €"
+    words = [text[start:stop] for start, stop in find_words(text)]
+    assert words == ["L'été", ",", "हिन्दी", "भाषा", ";", "naïve", "(", "日", "本", ")", "3", ".", "5", "€"]
+
+
+def message(model: Any, **options: Any) -> str:
+    with pytest.raises((wc.InvalidInputError, wc.UnsupportedModelError)) as error:
+        Sentences(model, **options).transform(["a"])
+    return str(error.value)
+
+
+def test_bad_parameters(minilm: Any) -> None:
+    where = "Sentences.transform: "
+    assert message(minilm, pooling="cls") == (
+        f"{where}pooling applies only to a pair (model, tokenizer) from transformers, since other models "
+        "have a "
+        "pooling of their own; got 'cls'. Leave it out."
+    )
+    assert message(minilm, pooling="sum") == (
+        f"{where}pooling must be None, 'mean', 'cls', 'max' or 'last'; got 'sum'."
+    )
+    assert message(minilm, prompt=3) == f"{where}prompt must be a string or None; got 3."
+    assert message(3) == (
+        f"{where}model must be a SentenceTransformer or its path, a pair (model, tokenizer) from "
+        "transformers, or "
+        "a static table from model2vec or wordllama; got a int."
+    )
+    assert message("no/such/model").startswith(
+        f"{where}model must be the path or the name of a SentenceTransformer; 'no/such/model' cannot be "
+        "loaded: "
+    )
+
+
+def test_a_model_in_training_mode() -> None:
+    model = load_minilm()
+    model.train()
+    assert message(model) == (
+        "Sentences.transform: the model must be in evaluation mode; its 0.model.embeddings.dropout "
+        "(Dropout) is "
+        "in training mode, where embeddings are random or depend on the batch. Call model.eval() first."
+    )
+
+
+def test_documents_that_are_not_strings(pipeline: Any) -> None:
+    for bad, expected in (
+        (
+            b"abc",
+            "explain: X must contain only strings; document 1 is bytes. Decode it first: "
+            "document.decode('utf-8').",
+        ),
+        (
+            None,
+            "explain: X must contain only strings; document 1 is missing (None). Drop it or replace it with "
+            "an empty string.",
+        ),
+    ):
+        with pytest.raises(wc.InvalidInputError) as error:
+            wc.explain(pipeline, ["a", bad])
+        assert str(error.value) == expected

@@ -1,0 +1,145 @@
+"""Labels of documents and topics of BERTopic, explained in words."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from sklearn.cluster import KMeans
+from sklearn.decomposition import PCA
+from sklearn.feature_extraction.text import CountVectorizer
+
+import whycluster as wc
+from examples.minilm import load_minilm
+from whycluster.text import Sentences
+
+THEMES = {
+    "sea": ["ship", "sail", "harbor", "storm", "anchor", "crew"],
+    "money": ["bank", "stock", "market", "loan", "price", "interest"],
+    "kitchen": ["bread", "oven", "butter", "soup", "cheese", "onion"],
+}
+DOCUMENTS = [
+    f"the {words[i]} and the {words[(i + 1 + j) % 6]}"
+    for words in THEMES.values()
+    for i in range(6)
+    for j in range(2)
+]
+
+
+@pytest.fixture(scope="module")
+def bertopic() -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # umap misses Tensorflow, which it does not need
+        import bertopic.cluster
+        import bertopic.dimensionality
+
+        return bertopic
+
+
+@pytest.fixture(scope="module")
+def sentences() -> Sentences:
+    return Sentences(load_minilm())
+
+
+@pytest.fixture(scope="module")
+def embeddings(sentences: Sentences) -> Any:
+    return sentences.transform(DOCUMENTS)
+
+
+@pytest.fixture(scope="module")
+def clustered(bertopic: Any, sentences: Sentences, embeddings: Any) -> Any:
+    """A topic model with HDBSCAN's interface replaced by k-means."""
+    head = KMeans(3, n_init=3, random_state=0)
+    model = bertopic.BERTopic(
+        embedding_model=sentences.model,
+        umap_model=PCA(5, random_state=0),
+        hdbscan_model=head,
+        vectorizer_model=CountVectorizer(stop_words="english"),
+    )
+    model.fit(DOCUMENTS, embeddings)
+    return model
+
+
+def check_words(exp: Any) -> None:
+    """Check that the words of a theme name its cluster."""
+    names = exp.summary().names(3)
+    for theme, words in enumerate(THEMES.values()):
+        found = names[exp.cluster[12 * theme]].split(", ")
+        assert len({*found} & {*words}) >= 2, (found, words)
+
+
+def test_labels_with_an_encoder(sentences: Sentences) -> None:
+    labels = np.repeat(["sea", "money", "kitchen"], 12)
+    exp: Any = wc.explain(labels, DOCUMENTS, encoder=sentences)
+    assert exp.cluster.tolist() == labels.tolist()
+    assert exp.fidelity is not None
+    assert exp.fidelity.cross_validated > 0.9
+    check_words(exp)
+
+
+def test_models_of_embeddings_with_an_encoder(sentences: Sentences, embeddings: Any) -> None:
+    model = KMeans(3, n_init=3, random_state=0).fit(embeddings)
+    exp: Any = wc.explain(model, DOCUMENTS, encoder=sentences)
+    assert exp.cluster.tolist() == model.labels_.tolist()
+    check_words(exp)
+    # topic vectors of Top2Vec, of which the one with the largest inner product wins
+    vectors = model.cluster_centers_ / np.linalg.norm(model.cluster_centers_, axis=1, keepdims=True)
+    top: Any = wc.explain(vectors, DOCUMENTS, encoder=sentences, metric="dot")
+    assert top.cluster.tolist() == np.argmax(embeddings @ vectors.T, axis=1).tolist()
+    assert "baseline of the clusters" not in top.residual_shares  # products have no constants
+    check_words(top)
+
+
+def test_a_fitted_bertopic(clustered: Any) -> None:
+    exp: Any = wc.explain(clustered, DOCUMENTS)
+    assert exp.cluster.tolist() == list(clustered.topics_)
+    assert exp.fidelity is not None
+    check_words(exp)
+    from whycluster.text.topics import topic_words
+
+    found = topic_words(clustered, exp, 5)
+    assert found.topic == sorted(set(clustered.topics_))
+    assert found.name == [clustered.topic_labels_[topic] for topic in found.topic]
+    for topic, words, ours, agreement in zip(
+        found.topic, found.described_by, found.put_there_by, found.agreement, strict=True
+    ):
+        assert words == [word for word, _ in clustered.get_topic(topic)][:5]
+        assert agreement == sum(word in ours for word in words) / 5
+    assert max(found.agreement) > 0.5
+    assert "agreement" in str(found)
+    assert found.to_frame().shape == (3, 6)
+
+
+def test_a_bertopic_without_hdbscan_is_exact(bertopic: Any, sentences: Sentences, embeddings: Any) -> None:
+    labels = np.repeat([-1, 0, 1], 12)
+    model = bertopic.BERTopic(
+        embedding_model=sentences.model,
+        umap_model=bertopic.dimensionality.BaseDimensionalityReduction(),
+        hdbscan_model=bertopic.cluster.BaseCluster(),
+        vectorizer_model=CountVectorizer(stop_words="english"),
+    )
+    model.fit(DOCUMENTS, embeddings, y=labels)
+    predicted = model.transform(DOCUMENTS, embeddings)[0]
+    exp: Any = wc.explain(model, DOCUMENTS)
+    assert exp.fidelity is None
+    assert exp.cluster.tolist() == ["noise" if topic == -1 else topic for topic in predicted]
+    cosine = embeddings @ model.topic_embeddings_.T / np.linalg.norm(model.topic_embeddings_, axis=1)
+    ordered = np.sort(cosine, axis=1)
+    scale = exp.evidence[0] / (ordered[0, -1] - ordered[0, -2])
+    assert_allclose(exp.evidence, scale * (ordered[:, -1] - ordered[:, -2]), rtol=1e-4)
+    assert exp.describe(0).startswith("Document 0 is noise")
+    assert "baseline of the clusters" not in exp.residual_shares
+    check_words(exp)
+    assert_allclose(exp.word_table.sums() + sum(exp.residual_shares.values()), exp.evidence, atol=1e-9)
+
+
+def test_bad_encoders(sentences: Sentences) -> None:
+    with pytest.raises(wc.InvalidInputError) as error:
+        wc.explain([0, 1], ["a", "b"], encoder=sentences.model)
+    assert str(error.value) == (
+        "explain: encoder must be a wc.text.Sentences; got a SentenceTransformer. Wrap a model in one: "
+        "wc.text.Sentences(model)."
+    )
