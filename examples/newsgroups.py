@@ -157,7 +157,11 @@ def write_page(found: Clustering, summary: TextSummary, path: Path) -> None:
         f"{100 * found.ari:.0f}%. Each message is explained in terms of its words. The relevance of these "
         "words sums to the evidence for its cluster, except for a small part that belongs to no word."
     )
-    parts = [note(intro), '<h2 class="part">The words that define each cluster</h2>', _table(found, summary)]
+    parts = [
+        note(intro),
+        '<h2 class="part">The words that define each cluster</h2>',
+        clusters_table(found, summary),
+    ]
     parts += ['<h2 class="part">Messages from different groups in the same cluster</h2>', LEGEND]
     for i, j, words in pairs_of(found):
         parts.append(f"<h3>{escape(_claim(found, summary, i, j, words))}</h3>")
@@ -186,7 +190,8 @@ def _claim(found: Clustering, summary: TextSummary, i: int, j: int, words: Seque
     )
 
 
-def _table(found: Clustering, summary: TextSummary) -> str:
+def clusters_table(found: Clustering, summary: TextSummary) -> str:
+    """Return the words of each cluster as a table in HTML."""
     frame = [_row(found, summary, group) for group in range(len(summary.clusters))]
     heads = (
         "<tr><th>cluster</th><th>messages</th><th>groups</th><th>words, with the number of messages in the "
