@@ -207,7 +207,7 @@ def _row(found: Clustering, summary: TextSummary, group: int) -> str:
     chips = "".join(
         f'<span class="chip">{escape(summary.word[entry])} '
         f"<small>{summary.documents[entry]} / {summary.documents_outside[entry]}</small></span>"
-        for entry in summary.strongest(label, 8)
+        for entry in summary.telling(label, 8)
     )
     return (
         f'<tr><td>{escape(str(label))}</td><td class="count">{summary.size[group]}</td>'

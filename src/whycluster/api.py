@@ -85,15 +85,7 @@ def explain(
     if type(X).__module__.startswith(DASK):
         from whycluster.engines.dask import explain_lazily
 
-        if encoder is not None:
-            raise InvalidInputError(
-                "explain: documents must be in memory; got a Dask collection. Call X.compute() first."
-            )
-        if at is not None or units is not None:
-            raise InvalidInputError(
-                "explain: at and units apply only to deep clusterings, which do not accept Dask collections. "
-                "Leave at and units out."
-            )
+        _check_lazy(encoder, at, units)
         if not noise:
             model = to_network(model).without_noise()
         lazy: Any = explain_lazily(
@@ -101,11 +93,7 @@ def explain(
         )
         return lazy  # type: ignore[no-any-return]  # a LazyExplanation
     _check_labels(model, X)
-    found = find_network(model, metric, categorical, X, where="explain")
-    if encoder is not None and isinstance(found, Network):
-        from whycluster.text.labels import network_of_documents
-
-        found = network_of_documents(encoder, found)
+    found = _behind_encoder(find_network(model, metric, categorical, X, where="explain"), encoder)
     if isinstance(found, OnlyLabels):
         if query.get("background") is not None:
             raise InvalidInputError(
@@ -163,6 +151,28 @@ def neuralize(
 def _without_noise(network: Network, X: Any, labels: NDArray[Any]) -> NDArray[Any]:
     """Return the label of each row, or its nearest cluster if it is noise."""
     return np.where(network.codes.find(labels) >= 0, labels, network.assign(X))
+
+
+def _check_lazy(encoder: Any, at: str | None, units: str | None) -> None:
+    """Raise an error for options that do not apply to Dask collections."""
+    if encoder is not None:
+        raise InvalidInputError(
+            "explain: documents must be in memory; got a Dask collection. Call X.compute() first."
+        )
+    if at is not None or units is not None:
+        raise InvalidInputError(
+            "explain: at and units apply only to deep clusterings, which do not accept Dask collections. "
+            "Leave at and units out."
+        )
+
+
+def _behind_encoder(found: Network | OnlyLabels, encoder: Any) -> Network | OnlyLabels:
+    """Return the network of documents if there is an encoder and the model takes its embeddings."""
+    if encoder is None or isinstance(found, OnlyLabels):
+        return found
+    from whycluster.text.labels import network_of_documents
+
+    return network_of_documents(encoder, found)
 
 
 def _fit(

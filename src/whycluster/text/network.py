@@ -11,10 +11,11 @@ from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer
 from sklearn.pipeline import FeatureUnion, Pipeline
 
 from whycluster.core.attribution import CodedQuery
-from whycluster.core.energies import CosineEnergy, LinearEnergy
+from whycluster.core.energies import LinearEnergy
 from whycluster.core.errors import InvalidInputError, UnsupportedModelError
 from whycluster.models.adapters.incomplete import AwaitingColumns, OnlyLabels
 from whycluster.models.adapters.registry import adapt_model, check_fitted, names_of
+from whycluster.models.energies.cosine import CosineEnergy
 from whycluster.models.network import Network
 from whycluster.pipelines.affine_form import AffineForm
 from whycluster.pipelines.front_ends import FrontEnd, register

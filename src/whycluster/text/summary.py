@@ -98,8 +98,11 @@ class TextSummary(ArrowTable):
 
     def telling_words(self, cluster: Any, n: int = 10) -> list[str]:
         """Return the ``n`` strongest words of a cluster without stop words and signs, as in `names`."""
-        group = self.clusters.tolist().index(cluster)
-        return [self.word[entry] for entry in self._naming(group, n)]
+        return [self.word[entry] for entry in self.telling(cluster, n)]
+
+    def telling(self, cluster: Any, n: int = 10) -> Codes:
+        """Return the entries of the ``n`` strongest words of a cluster without stop words and signs."""
+        return self._naming(self.clusters.tolist().index(cluster), n)
 
     def _naming(self, group: int, n: int) -> Codes:
         """Return the entries of the ``n`` strongest words of a cluster that say something by themselves."""
