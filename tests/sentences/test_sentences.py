@@ -284,3 +284,9 @@ def test_documents_that_are_not_strings(pipeline: Any) -> None:
         with pytest.raises(wc.InvalidInputError) as error:
             wc.explain(pipeline, ["a", bad])
         assert str(error.value) == expected
+
+
+def test_two_documents_are_compared_in_words(exp: Any) -> None:
+    pair = exp.pair(0, 3)
+    assert "ship" in str(pair)
+    assert "bank" in str(pair)
