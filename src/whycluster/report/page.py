@@ -35,21 +35,33 @@ def render(template: Template, context: dict[str, Any], data: dict[str, Any]) ->
     """
     from markupsafe import Markup
 
-    style, script = _read("page.css"), _read("page.js")
+    script = _read("page.js")
     return template.render(
         **context,
-        style=Markup(style),
+        style=Markup(_read("page.css")),
         script=Markup(script),
         data=Markup(as_json(pack(data))),
-        policy="; ".join(
-            [
-                "default-src 'none'",
-                "style-src 'unsafe-inline'",
-                f"script-src '{_hash(script)}'",
-                "base-uri 'none'",
-                "form-action 'none'",
-            ]
-        ),
+        policy=_policy(f"'{_hash(script)}'"),
+    )
+
+
+def render_static(template: Template, context: dict[str, Any], style: str) -> str:
+    """Return a page without a script as text; ``style`` is added to the style of all pages."""
+    from markupsafe import Markup
+
+    return template.render(**context, style=Markup(_read("page.css") + style), policy=_policy("'none'"))
+
+
+def _policy(scripts: str) -> str:
+    """Return the content security policy of a page on which only these scripts may run."""
+    return "; ".join(
+        [
+            "default-src 'none'",
+            "style-src 'unsafe-inline'",
+            f"script-src {scripts}",
+            "base-uri 'none'",
+            "form-action 'none'",
+        ]
     )
 
 
@@ -76,8 +88,8 @@ def _read(name: str) -> str:
     return files("whycluster.report").joinpath(name).read_text(encoding="utf-8")
 
 
-def open_template() -> Template:
-    """Return the template; raise an error if jinja2 is not installed."""
+def open_template(text: str | None = None) -> Template:
+    """Return a template, by default that of the report; raise an error if jinja2 is not installed."""
     try:
         from jinja2 import Environment, StrictUndefined
     except ImportError as error:
@@ -90,4 +102,4 @@ def open_template() -> Template:
         keep_trailing_newline=True,
     )
     environment.filters["breakable"] = _breakable
-    return environment.from_string(_read("page.html.j2"))
+    return environment.from_string(_read("page.html.j2") if text is None else text)
