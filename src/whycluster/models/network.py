@@ -269,15 +269,19 @@ class Network(ABC):
 
     def rename(self, names: Mapping[Any, str]) -> Network:
         """Return the network with other names for some clusters: ``network.rename({0: "Loyal"})``."""
+        return self.with_labels(renamed(self.labels, names, "rename"))
+
+    def with_labels(self, labels: NDArray[Any]) -> Network:
+        """Return the network with other labels, (K,)."""
         network = copy(self)
         vars(network).pop("codes", None)
-        network.labels = renamed(self.labels, names, "rename")
         if network.fidelity is not None:
-            labels = renamed(network.fidelity.labels, names, "rename")
-            network.fidelity = replace(network.fidelity, labels=labels)
+            codes = self.codes.find(network.fidelity.labels)
+            network.fidelity = replace(network.fidelity, labels=labels[codes])
         if network.agreement is not None:
-            labels = renamed(network.agreement.labels, names, "rename")
-            network.agreement = replace(network.agreement, labels=labels)
+            codes = self.codes.find(network.agreement.labels)
+            network.agreement = replace(network.agreement, labels=labels[codes])
+        network.labels = labels
         return network
 
     def without_noise(self) -> Network:

@@ -153,12 +153,16 @@ class Segmentation:
 
     def rename(self, names: Mapping[Any, str]) -> Segmentation:
         """Return the segmentation with other names for some clusters: ``seg.rename({0: "Loyal"})``."""
+        return self.with_labels(renamed(self.labels, names, "rename"))
+
+    def with_labels(self, labels: NDArray[Any]) -> Segmentation:
+        """Return the segmentation with other labels for all clusters, (K,)."""
         found = self.quality
         if found is not None and found.clusters is not None:
-            new = dict(zip(self.labels.tolist(), renamed(self.labels, names, "rename").tolist(), strict=True))
+            new = dict(zip(self.labels.tolist(), labels.tolist(), strict=True))
             clusters = np.array([new[label] for label in found.clusters.tolist()], dtype=object)
             found = replace(found, clusters=clusters)
-        return replace(self, network=self.network.rename(names), quality=found)
+        return replace(self, network=self.network.with_labels(labels), quality=found)
 
     def assign(self, new: Any) -> NDArray[Any]:
         """Return the cluster of each new row, (n,).
