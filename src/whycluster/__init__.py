@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from whycluster.explanations.explanation import Explanation
     from whycluster.models.network import Network, Query, TableNetwork
     from whycluster.pipelines import tabular
+    from whycluster.segments.changes.comparing import changes
+    from whycluster.segments.changes.result import Changes
     from whycluster.segments.segmentation import Segmentation, segment
     from whycluster.segments.storage.saving import load, save
 
@@ -44,6 +46,7 @@ __version__ = "0.1.0"
 
 __all__ = [  # without deep: ``from whycluster import *`` has to work if torch is not installed
     "AgreementWarning",
+    "Changes",
     "ColumnWarning",
     "Explanation",
     "FewRowsWarning",
@@ -62,6 +65,7 @@ __all__ = [  # without deep: ``from whycluster import *`` has to work if torch i
     "UnstableRelevanceWarning",
     "UnsupportedModelError",
     "WhyClusterError",
+    "changes",
     "elementwise",
     "evaluation",
     "explain",
@@ -105,6 +109,8 @@ _CONTENTS = {  # the table of contents: the module that defines each name, or th
     # Segment rows once, and keep the segmentation
     "segment": "segments.segmentation",
     "Segmentation": "segments.segmentation",
+    "changes": "segments.changes.comparing",
+    "Changes": "segments.changes.result",
     "save": "segments.storage.saving",
     "load": "segments.storage.saving",
     # Errors and warnings

@@ -4,6 +4,7 @@ In reading order:
 
 - `segmentation`: `segment` and `Segmentation`, the public interface
 - `population`: what is known about the rows that a segmentation was made on
+- `changes/`: `changes`, which compares two tables
 - `storage/`: `save` and `load`
 - `sql/`: `Segmentation.to_sql`
 """

@@ -1,0 +1,14 @@
+"""Changes: who moved between the clusters of a segmentation from one table to the next, and why.
+
+In reading order:
+
+- `comparing`: `changes`, which compares two tables
+- `pairing`: the rows that both tables have, by their ids
+- `matching`: the clusters of an old and a new segmentation that correspond to each other
+- `accounts`: what each column contributed to a move
+- `flows`: the moves between each pair of clusters, and what drove them
+- `drift`: which columns changed within clusters
+- `record`: all of this as plain data
+- `row_change`, `sentences`, `frames`, `page`: one row, the summary, data frames and the HTML report
+- `result`: `Changes`, the public interface
+"""

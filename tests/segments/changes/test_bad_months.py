@@ -1,0 +1,214 @@
+"""Months that cannot be compared: every message says where, what was expected, what came and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from sklearn.cluster import KMeans
+
+import whycluster as wc
+from tests.optional import optional
+from tests.segments.changes.months import NAMES, customers, kept, segmentation
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+else:
+    pd, pl = optional("pandas"), optional("polars")
+
+Change = Callable[[Any], Any]
+
+
+@pytest.fixture(scope="module")
+def seg() -> wc.Segmentation:
+    return segmentation(customers(), names=NAMES)
+
+
+def with_ids(*values: Any) -> Change:
+    return lambda frame: frame.assign(CustomerID=[*values, *frame["CustomerID"].iloc[len(values) :]])
+
+
+BAD: dict[str, tuple[Change, str]] = {
+    "repeated ids": (
+        with_ids(1005, 1006, 1006),
+        "changes: after must have each id once; 2 values of column 'CustomerID' occur several times: [1005, "
+        "1006]. Keep one row per id first.",
+    ),
+    "one repeated id": (
+        with_ids(1005),
+        "changes: after must have each id once; 1 value of column 'CustomerID' occurs several times: [1005]. "
+        "Keep one row per id first.",
+    ),
+    "a missing id": (
+        with_ids(1000, None, np.nan),
+        "changes: after must have an id in each row; column 'CustomerID' is missing in 2 rows: [1, 2]. Drop "
+        "such rows first.",
+    ),
+    "no id column": (
+        lambda frame: frame.rename(columns={"CustomerID": "customer"}),
+        "changes: after must have the column 'CustomerID', which on names; its columns are ['customer', "
+        "'age', 'spend', 'visits', 'city'].",
+    ),
+    "ids of another type": (
+        lambda frame: frame.assign(CustomerID=frame["CustomerID"].map(str)),
+        "changes: the ids must have the same type in before and after; column 'CustomerID' holds numbers in "
+        "before (1000) and text in after ('1000'). Convert one of them first.",
+    ),
+    "ids of two types": (
+        lambda frame: frame.assign(CustomerID=["x", *frame["CustomerID"].iloc[1:]]),
+        "changes: after must have ids of one type, such as numbers or text; column 'CustomerID' holds text "
+        "and numbers.",
+    ),
+    "ids that are lists": (
+        lambda frame: frame.assign(CustomerID=[[i] for i in frame["CustomerID"]]),
+        "changes: after must have ids of one type, such as numbers or text; column 'CustomerID' holds other "
+        "values ([1000]).",
+    ),
+    "nobody in common": (
+        lambda frame: frame.assign(CustomerID=frame["CustomerID"] + 5000),
+        "changes: before and after must have rows in common; no id is in both. Column 'CustomerID' holds "
+        "[1000, 1001, 1002, ...] in before and [6000, 6001, 6002, ...] in after.",
+    ),
+    "an empty month": (lambda frame: frame.iloc[:0], "changes: after must have rows; it has none."),
+    "a renamed column": (
+        lambda frame: frame.rename(columns={"age": "Age"}),
+        "changes: after must have the 4 columns that the segmentation was made on; missing: ['age']; "
+        "unknown: ['CustomerID', 'Age']. Select or rename its columns first.",
+    ),
+    "an array": (
+        lambda frame: frame.to_numpy(),
+        "changes: after must be a pandas or polars DataFrame or a pyarrow Table, with a column of ids; got "
+        "ndarray.",
+    ),
+    "a lazy frame": (
+        lambda frame: pl.from_pandas(frame).lazy(),
+        "changes: after must be in memory; got a lazy polars LazyFrame. Collect it first.",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", BAD)
+def test_a_bad_month_is_refused(kind: str, seg: wc.Segmentation) -> None:
+    change, message = BAD[kind]
+    frame = customers()
+    with pytest.raises(wc.InvalidInputError) as error:
+        wc.changes(seg, frame, change(frame), on="CustomerID")
+    assert str(error.value) == message
+    if kind not in ("ids of another type", "nobody in common"):
+        with pytest.raises(wc.InvalidInputError) as error:
+            wc.changes(seg, change(frame), frame, on="CustomerID")
+        assert str(error.value) == message.replace("after must", "before must")
+
+
+def test_missing_values_that_the_model_cannot_take_are_named() -> None:
+    frame = customers()[["CustomerID", "age", "visits"]]
+    X = frame[["age", "visits"]]
+    seg = kept(KMeans(3, n_init=1, random_state=0).fit(X), X)
+    after = frame.assign(age=frame["age"].where(frame.index != 17))
+    with pytest.raises(wc.InvalidInputError) as error:
+        wc.changes(seg, frame, after, on="CustomerID")
+    assert str(error.value) == (
+        "changes: after must be finite; row 17, feature 'age' holds a missing value (NaN). Drop or fill such "
+        "rows first."
+    )
+    nulls = pl.from_pandas(frame).with_columns(
+        age=pl.when(pl.col("CustomerID") == 1017).then(None).otherwise(pl.col("age"))
+    )
+    with pytest.raises(wc.InvalidInputError) as error:
+        wc.changes(seg, nulls, frame, on="CustomerID")
+    assert str(error.value) == (
+        "changes: before must be finite; row 17, feature 'age' holds a missing value (NaN). Drop or fill "
+        "such rows first."
+    )
+
+
+def test_missing_values_that_the_pipeline_fills_are_values(seg: wc.Segmentation) -> None:
+    before = customers()
+    after = before.assign(spend=np.nan)
+    changes = wc.changes(seg, before, after, on="CustomerID")
+    rows = changes.to_frame().set_index("CustomerID")
+    moved = rows[rows["status"] == "moved"]
+    assert len(moved)
+    assert (moved["age"] == 0).all()
+    np.testing.assert_allclose(moved["spend"], moved["evidence_after"] - moved["evidence_before"], atol=1e-9)
+    assert " missing " in changes.row(moved.index[0]).describe()
+
+
+def test_both_months_need_the_columns_of_both_segmentations(seg: wc.Segmentation) -> None:
+    frame = customers().assign(tenure=np.arange(240.0) % 7)
+    new = segmentation(frame)
+    with pytest.raises(wc.InvalidInputError) as error:
+        wc.changes(seg, new, customers(), frame, on="CustomerID")
+    assert str(error.value) == (
+        "changes: before must have the columns of both segmentations, so that each can assign it; missing: "
+        "['tenure'], which the new segmentation uses. Add the column, or compare the tables under one "
+        "segmentation: changes(old, before, after, on=...)."
+    )
+    with pytest.raises(wc.InvalidInputError) as error:
+        wc.changes(new, seg, frame, customers(), on="CustomerID")
+    assert str(error.value) == (
+        "changes: after must have the columns of both segmentations, so that each can assign it; missing: "
+        "['tenure'], which the old segmentation uses. Add the column, or compare the tables under one "
+        "segmentation: changes(new, before, after, on=...)."
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "listed"),
+    [
+        (lambda seg, frame: (seg, frame), "Segmentation, DataFrame"),
+        (lambda seg, frame: (frame, frame, seg), "DataFrame, DataFrame, Segmentation"),
+        (lambda seg, frame: (seg, frame, seg, frame), "Segmentation, DataFrame, Segmentation, DataFrame"),
+        (lambda seg, frame: (seg, seg, frame), "Segmentation, Segmentation, DataFrame"),
+        (lambda seg, frame: (seg.model, frame, frame), "Pipeline, DataFrame, DataFrame"),
+    ],
+)
+def test_the_arguments_are_segmentations_and_two_tables(
+    arguments: Any, listed: str, seg: wc.Segmentation
+) -> None:
+    with pytest.raises(wc.InvalidInputError) as error:
+        wc.changes(*arguments(seg, customers()), on="CustomerID")
+    assert str(error.value) == (
+        "changes: the arguments must be changes(segmentation, before, after, on=...) or changes(old, new, "
+        f"before, after, on=...); got {listed}. wc.Segmentation.of(model, X) makes a segmentation of a "
+        "fitted model."
+    )
+
+
+def test_an_unknown_row_is_refused(seg: wc.Segmentation) -> None:
+    frame = customers()
+    changes = wc.changes(seg, frame, frame, on="CustomerID")
+    for name in (7, "1000", None, [1000]):
+        with pytest.raises(wc.InvalidInputError) as error:
+            changes.row(name)
+        assert str(error.value) == (
+            f"row: name must be an id from column 'CustomerID', such as 1000; got {name!r}."
+        )
+
+
+def test_options_are_checked(seg: wc.Segmentation, tmp_path: Any) -> None:
+    frame = customers()
+    changes = wc.changes(seg, frame, frame, on="CustomerID")
+    for call, message in (
+        (lambda: changes.summary(0), "summary: n_flows must be an integer of at least 1; got 0."),
+        (
+            lambda: changes.row(1000).describe(0),
+            "describe: n_columns must be an integer of at least 1; got 0.",
+        ),
+        (
+            lambda: changes.report(tmp_path / "x.html", n_rows=-1),
+            "report: n_rows must be an integer of at least 0; got -1.",
+        ),
+        (lambda: changes.report(tmp_path / "x.html", title=3), "report: title must be text; got 3."),  # type: ignore[arg-type]
+        (
+            lambda: changes.flows("excel"),
+            "flows: backend must be one of 'pandas', 'polars', 'pyarrow'; got 'excel'.",
+        ),
+    ):
+        with pytest.raises(wc.InvalidInputError) as error:
+            call()
+        assert str(error.value) == message
+    assert not list(tmp_path.iterdir())
