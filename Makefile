@@ -134,6 +134,7 @@ bench: $(TEST)/installed $(SPARK)/installed
 	$(TEST)/bin/python -m benchmarks.kernel
 	$(TEST)/bin/python -m benchmarks.surrogate
 	$(TEST)/bin/python -m benchmarks.quality
+	$(TEST)/bin/python -m benchmarks.changes
 	$(TEST)/bin/python -m benchmarks.elbow --data $(DATA)
 	$(TEST)/bin/python -m benchmarks.startup
 	$(TEST)/bin/python -m benchmarks.report
