@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         InvalidInputError,
         MissingDependencyError,
         NotFittedError,
+        PopulationWarning,
         UnstableRelevanceWarning,
         UnsupportedModelError,
         WhyClusterError,
@@ -58,6 +59,7 @@ __all__ = [  # without deep: ``from whycluster import *`` has to work if torch i
     "MissingDependencyError",
     "Network",
     "NotFittedError",
+    "PopulationWarning",
     "Query",
     "Segmentation",
     "Surrogate",
@@ -125,6 +127,7 @@ _CONTENTS = {  # the table of contents: the module that defines each name, or th
     "ColumnWarning": "core.errors",
     "FewRowsWarning": "core.errors",
     "FilesWarning": "core.errors",
+    "PopulationWarning": "core.errors",
     "GradientWarning": "core.errors",
 }
 _MODULES = {"deep", "evaluation", "findings", "plots", "tabular", "text"}

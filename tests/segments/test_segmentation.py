@@ -44,9 +44,9 @@ def test_a_segmentation_knows_what_it_was_made_on(made: wc.Segmentation) -> None
     assert made.left_out == {"CustomerID": "like an identifier, whole numbers in a column with such a name"}
     assert made.sizes.tolist() == [(made.assign(customers()) == label).sum() for label in made.labels]
     age, spend, city, since = made.population.columns
-    assert age.quantiles is not None
-    assert age.quantiles[0] == customers()["age"].min()
-    assert age.quantiles[-1] == customers()["age"].max()
+    assert age.range is not None
+    assert age.range[0] == customers()["age"].min()
+    assert age.range[-1] == customers()["age"].max()
     assert spend.n_missing == customers()["spend"].isna().sum()
     assert city.categories == ("Bern", "Oslo", "Rome")
     assert [each.kind.value for each in (age, city, since)] == ["numbers", "text", "dates"]

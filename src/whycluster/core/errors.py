@@ -51,6 +51,10 @@ class UnstableRelevanceWarning(UserWarning):
     """The absolute relevance is far above the evidence, so relevance of opposite signs cancels out."""
 
 
+class PopulationWarning(UserWarning):
+    """New rows differ from the rows that a segmentation was made on; the message names the columns."""
+
+
 class GradientWarning(UserWarning):
     """For an operation without an LRP rule, its gradient was used instead, so relevance may not add up."""
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from whycluster.core import blocks
-from whycluster.core.arrays import Codes
+from whycluster.core.arrays import Codes, row_by_row
 from whycluster.core.blocks import EvidenceView, InOrder, OutOfRangeError, check_finite, check_rounded
 from whycluster.core.compiled.loops import Answer
 from whycluster.core.energies import Energy
@@ -74,7 +75,8 @@ def run_blocks(work: Work, energy: Energy, rows: Rows, size: int) -> None:
     by_columns = rows.by_columns and energy.takes_columns
 
     def run(space: Workspace, start: int, stop: int) -> None:
-        work(Block(energy, rows, space, start, stop))
+        with row_by_row() if rows.stand_alone else nullcontext():
+            work(Block(energy, rows, space, start, stop))
 
     blocks.run(run, lambda: Workspace(energy, min(size, rows.n_rows), by_columns), rows.n_rows, size)
 

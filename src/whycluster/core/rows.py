@@ -37,6 +37,8 @@ class Rows(ABC):
     """The largest number of rows in a block."""
     goes_through_steps: ClassVar[bool] = False
     """Whether the rows go through the steps of a pipeline before the network takes them."""
+    stand_alone: ClassVar[bool] = False
+    """Whether the results of a row must not depend on the other rows, down to the last bit."""
     is_array: ClassVar[bool] = False
     """Whether `native` is a NumPy array that the network takes as it is."""
 
@@ -47,6 +49,13 @@ class Rows(ABC):
         ``out`` is used only if values must be converted. Otherwise the result may be a view of the user's
         data and must not be modified.
         """
+
+    def inputs_in_tiles(self, start: int, stop: int, size: int, offset: Floats | None, out: Floats) -> Floats:  # noqa: ARG002  # for subclasses
+        """Return rows start..stop like `inputs`, with values that do not depend on the other rows.
+
+        Subclasses whose values depend on how many rows are read at once read ``size`` rows at a time.
+        """
+        return self.inputs(start, stop, offset, out)
 
     def memory(self) -> NDArray[Any] | Sequence[NDArray[Any]] | None:
         """Return an array (n, d), or one array (n,) per column, that the network can read directly.

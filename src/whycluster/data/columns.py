@@ -34,7 +34,7 @@ from whycluster.data.missing import is_missing
 _WHEN_FITTED = "when the pipeline was fitted."
 LARGEST = 1e150  # squares of larger numbers overflow
 _MICROSECONDS_PER_DAY = 86_400e6
-_MANY_COLUMNS = 64  # wider frames are read at once if possible
+MANY_COLUMNS = 64  # wider frames are read at once if possible
 
 
 @elementwise
@@ -149,7 +149,7 @@ def days_at_once(X: Any) -> Floats | None:
 def _wide_frame(X: Any) -> nw.DataFrame[Any] | None:
     """Return a pandas or polars frame if it is wide."""
     frame = nw.from_native(X, eager_only=True, pass_through=True)
-    if not isinstance(frame, nw.DataFrame) or frame.shape[1] < _MANY_COLUMNS:
+    if not isinstance(frame, nw.DataFrame) or frame.shape[1] < MANY_COLUMNS:
         return None
     return frame if frame.implementation.is_pandas() or frame.implementation.is_polars() else None
 

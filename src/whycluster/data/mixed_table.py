@@ -18,7 +18,7 @@ from whycluster.core.arrays import Codes, Floats
 from whycluster.core.errors import InvalidInputError
 from whycluster.data.cells import index_of, with_columns
 from whycluster.data.column_kinds import ColumnKind, kind_of_dtype, kind_of_series, kind_of_values
-from whycluster.data.columns import days_at_once, numbers_at_once
+from whycluster.data.columns import MANY_COLUMNS, days_at_once, numbers_at_once
 from whycluster.data.days import to_days
 from whycluster.data.iso_dates import parse_dates
 from whycluster.data.missing import is_missing
@@ -79,7 +79,8 @@ class ObjectTable(Table):
     def _values(self, column: int, start: int, stop: int) -> list[Any]:
         if isinstance(self.native, np.ndarray):
             return self.native[start:stop, column].tolist()  # type: ignore[no-any-return]
-        values: list[Any] = self._series(column)[start:stop].to_list()
+        series = self._series(column)
+        values: list[Any] = (series[start:stop] if stop - start < self.n_rows else series).to_list()
         return values
 
     def _series(self, column: int) -> nw.Series[Any]:
@@ -168,14 +169,17 @@ class RawTable(ObjectTable):
         """Wrap data of any kind and collect the categories of its columns."""
         shape, dtype = (len(native), len(names)), np.dtype(np.float64)
         table = cls(native, *shape, names, dtype, required.where, required.name)
-        kinds = [table.column_kind(column) for column in range(len(names))]
+        kinds = table.kinds
         coded = [column for column, kind in enumerate(kinds) if not _has_numbers(kind)]
         dates, booleans = (
             frozenset(column for column, found in enumerate(kinds) if found is kind)
             for kind in (ColumnKind.DATE, ColumnKind.BOOLEAN)
         )
         categories = {column: _distinct(table._present(column)) for column in coded}
-        return replace(table, categories=categories, dates=dates, booleans=booleans)
+        made = replace(table, categories=categories, dates=dates, booleans=booleans)
+        for cached in {"_all_series", "kinds"} & vars(table).keys():  # slow to find again for each row
+            vars(made)[cached] = vars(table)[cached]
+        return made
 
     def with_dates(self, columns: Iterable[int]) -> RawTable:
         """Return the table with dates instead of the text in these columns, if all of it is dates."""
@@ -189,7 +193,7 @@ class RawTable(ObjectTable):
         return replace(self, native=native, categories=kept, dates=self.dates | found.keys())
 
     def _read_at_once(self, start: int, stop: int, out: Floats) -> Sequence[int]:
-        if isinstance(self.native, np.ndarray):
+        if isinstance(self.native, np.ndarray) or self.n_features < MANY_COLUMNS:
             return range(self.n_features)
         left, frame = set(range(self.n_features)), nw.from_native(self.native, eager_only=True)
         numbers = [column for column in left if column not in self.dates and column not in self.categories]
@@ -200,8 +204,16 @@ class RawTable(ObjectTable):
                 left -= set(columns)
         return sorted(left)
 
+    @cached_property
+    def kinds(self) -> list[ColumnKind]:
+        """The kind of values in each column."""
+        return [self._kind(column) for column in range(self.n_features)]
+
     def column_kind(self, column: int) -> ColumnKind:
         """Return the kind of values in a column."""
+        return self.kinds[column]
+
+    def _kind(self, column: int) -> ColumnKind:
         if isinstance(self.native, np.ndarray):
             return kind_of_values(self._values(column, 0, self.n_rows))
         return kind_of_series(self._series(column))

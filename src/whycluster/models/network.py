@@ -24,6 +24,7 @@ from whycluster.core.attribution import CodedQuery, Population, attribute
 from whycluster.core.energies import Energy
 from whycluster.core.errors import InvalidInputError, MissingDependencyError, UnsupportedModelError
 from whycluster.core.rules import CONTRAST, DEFAULT_RULE, RULES, SOFT
+from whycluster.core.tiles import attribute_each
 from whycluster.data import registry
 from whycluster.data.arrays import is_dask, is_real
 from whycluster.data.frame_table import ColumnNames
@@ -387,11 +388,12 @@ class Network(ABC):
         self, X: Any, query: CodedQuery, background: Any, feature_names: Sequence[Hashable] | None
     ) -> BaseExplanation:
         """Explain rows in terms of features; the background (by default, the rows) is measured."""
-        table = self.open(X, "explain", feature_names=feature_names)
-        measured = background
-        if background is not None and not isinstance(background, Population):
-            measured = self.open_background(background, table)
-        found = attribute(self.energy, table, query, measured)
+        table = X if isinstance(X, Table) else self.open(X, "explain", feature_names=feature_names)
+        if isinstance(background, Population):
+            found = attribute_each(self.energy, table, query, background)
+        else:
+            measured = None if background is None else self.open_background(background, table)
+            found = attribute(self.energy, table, query, measured)
         return Explanation.of(
             found, query, self.energy, table, self.labels, self.fidelity, relevance=found.relevance
         )

@@ -17,7 +17,7 @@ from scipy import sparse
 
 from whycluster.core.arrays import Codes, Floats
 from whycluster.data.arrays import is_sparse
-from whycluster.pipelines.affine_map import AffineMap
+from whycluster.pipelines.affine_map import AffineMap, map_each
 
 Run: TypeAlias = Callable[[Any], Any]
 """A function from the user's rows, in their container, to the output of steps."""
@@ -154,6 +154,8 @@ class AffineForm:
     ) -> AffineForm:
         """Return the form after a step that returns matrix (z - center) + shift."""
         unit = self.unit
+        if isinstance(matrix, np.ndarray):  # in C order, since BLAS may sum differently in another order
+            matrix = np.ascontiguousarray(matrix)
         if self.matrix is not None and not self.mixes:
             if self.factors is None:
                 return self.simplified().map(run, matrix, center, shift)
@@ -276,7 +278,7 @@ class _Rescaled:
     def __call__(self, rows: Any) -> Any:
         t = self.form.read(rows)
         t = t if is_sparse(t) else to_floats(t)
-        z = to_floats((self.form.matrix @ t.T).T)
+        z = to_floats(map_each(self.form.matrix, t))
         if self.form.shift is not None:
             z = z + self.form.shift
         s = 1.0 / self.length(z)

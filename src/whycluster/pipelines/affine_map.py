@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from whycluster.core.arrays import Floats
+from whycluster.core.arrays import Floats, product, product_by_columns
 from whycluster.core.energies.squared import HARMLESS_OFFSET
 
 _LARGE = 1 << 22  # number of values up to which a sparse matrix is decomposed
@@ -44,7 +44,7 @@ class AffineMap:
     def apply(self, x: Floats, shift: Floats, z: Floats) -> None:
         """Write A x + shift into ``z`` of shape (b, m)."""
         if self._is_dense:
-            np.matmul(x, self.matrix.T, out=z)
+            product(x, self.matrix.T, out=z)
         else:
             z[...] = (self.matrix @ x.T).T
         z += shift
@@ -52,7 +52,7 @@ class AffineMap:
     def pull(self, slope: Floats, out: Floats) -> None:
         """Write A^T w for each row w of ``slope`` into ``out`` of shape (b, D)."""
         if self._is_dense:
-            np.matmul(slope, self.matrix, out=out)
+            product(slope, self.matrix, out=out)
         else:
             out[...] = (self.matrix.T @ slope.T).T
 
@@ -87,3 +87,12 @@ class AffineMap:
     @property
     def _is_dense(self) -> bool:
         return isinstance(self.matrix, np.ndarray)
+
+
+def map_each(matrix: Any, rows: Any) -> Any:
+    """Return the product of a matrix, (p, m), and each row, (b, m), as (b, p); both may be sparse."""
+    if not isinstance(matrix, np.ndarray) or not isinstance(rows, np.ndarray):
+        return (matrix @ rows.T).T
+    result = np.empty((len(matrix), len(rows)))
+    product_by_columns(matrix, rows, result)
+    return result.T

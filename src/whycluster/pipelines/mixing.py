@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from whycluster.core.arrays import Codes, Floats
+from whycluster.core.arrays import Codes, Floats, product
 from whycluster.core.energies.energy import Energy, Parts, carve
 from whycluster.core.energies.kernel import KernelEnergy
 from whycluster.core.energies.squared import SquaredEnergy
 from whycluster.models.energies import DiagonalGaussianEnergy, GaussianEnergy, TreeEnergy
-from whycluster.pipelines.affine_map import AffineMap
+from whycluster.pipelines.affine_map import AffineMap, map_each
 from whycluster.pipelines.wrapped_energy import WrappedEnergy
 
 _FEW_PAIRS = 1 << 20  # number of values up to which all pairs of clusters are computed in advance
@@ -207,7 +207,7 @@ class MixedSquaresEnergy(MixingEnergy):
             super().energies(x, out, scratch)
             return
         slopes, bias = self._linear
-        np.matmul(x, slopes.T, out=out)
+        product(x, slopes.T, out=out)
         out += bias
         self.energy.keep_ties(out)
 
@@ -220,7 +220,7 @@ class MixedSquaresEnergy(MixingEnergy):
         sums = carve(scratch, *[self.n_features] * 5)
         known = self._prototypes
         for prototypes, total in zip((known.slopes, known.points, known.products), sums[:3], strict=True):
-            np.matmul(weights, prototypes, out=total)
+            product(weights, prototypes, out=total)
         for prototypes, mine in zip((known.slopes, known.points), sums[3:], strict=True):
             np.take(prototypes, own, axis=0, out=mine, mode="clip")  # other modes allocate a temporary copy
         _assemble(x, *sums, out=out)
@@ -234,9 +234,9 @@ class MixedSquaresEnergy(MixingEnergy):
         for c, (slopes, products) in enumerate(zip(*self._pairs, strict=True)):
             rows = np.flatnonzero(own == c)
             split, other, mine = room[0, : len(rows)], room[1, : len(rows)], weights[rows]
-            np.matmul(mine, slopes, out=split)
+            product(mine, slopes, out=split)
             split *= np.take(x, rows, axis=0, out=other, mode="clip")
-            split -= np.matmul(mine, products, out=other)
+            split -= product(mine, products, out=other)
             out[rows] = split
 
 
@@ -268,11 +268,11 @@ class MixedKernelEnergy(MixingEnergy):
             shares[:, units] = self.energy.shares(z, k).T
             np.multiply(shares[:, units], weights[:, k, None], out=mixed[:, units])
         for prototypes, total in zip((known.slopes, known.points, known.products), sums[:3], strict=True):
-            np.matmul(mixed, prototypes, out=total)
+            product(mixed, prototypes, out=total)
         for k in np.unique(own).tolist():
             mine, units = np.flatnonzero(own == k), self.energy.clusters[k]
             for prototypes, total in zip((known.slopes, known.points), sums[3:], strict=True):
-                total[mine] = shares[mine, units] @ prototypes[units]
+                total[mine] = product(shares[mine, units], prototypes[units])
         _assemble(x, *sums, out=out)
 
 
@@ -304,12 +304,12 @@ class MixedTreeEnergy(MixingEnergy):
         """Write the split, with nodes instead of centroids; the tree determines the pairs."""
         w, some = carve(scratch, self.energy.nodes.n_clusters, self.n_features)
         self.energy.to_nodes(weights, w)
-        np.matmul(w, self._slopes, out=out)
+        product(w, self._slopes, out=out)
         out *= x
         out *= -2.0
-        np.matmul(w, self._products, out=some)
+        product(w, self._products, out=some)
         out += some
-        np.matmul(w[:, ::2], self._crossed, out=some)
+        product(w[:, ::2], self._crossed, out=some)
         out += some
 
 
@@ -475,14 +475,14 @@ class Shares:
         """
         np.subtract(x, self.middle, out=moved)
         np.abs(moved, out=moved)
-        total = np.asarray((self.size @ moved.T).T)
+        total = map_each(self.size, moved)
         per_unit = np.divide(relevance, total, out=np.zeros_like(total), where=total > 0.0)
-        out[...] = (self.size.T @ per_unit.T).T
+        out[...] = map_each(self.size.T, per_unit)
         out *= moved
         still = (total == 0.0) & (relevance != 0.0) & (self._alike > 0.0)
         if still.any():
             alike = np.divide(relevance, self._alike, out=np.zeros_like(total), where=still)
-            out += (self.size.T @ alike.T).T
+            out += map_each(self.size.T, alike)
 
 
 class TransformedEnergy(WrappedEnergy):

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from whycluster.core.arrays import Codes, Floats
+from whycluster.core.arrays import Codes, Floats, row_by_row
 from whycluster.core.energies import Energy, SquaredEnergy
 from whycluster.core.energies.squared import HARMLESS_OFFSET
 from whycluster.core.errors import InvalidInputError, UnsupportedModelError
@@ -27,7 +27,13 @@ from whycluster.models.network import Network
 from whycluster.pipelines.affine_form import NO_COLUMN, AffineForm, to_floats
 from whycluster.pipelines.column_energy import ColumnsEnergy
 from whycluster.pipelines.mixing import TransformedEnergy, through
-from whycluster.pipelines.steps import ALTERNATIVE, READS_NAMES_OF_POLARS, StepError, follow
+from whycluster.pipelines.steps import (
+    ALTERNATIVE,
+    READS_NAMES_OF_POLARS,
+    StepError,
+    combines_columns,
+    follow,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -256,6 +262,22 @@ class StagedTable(Table):
             np.copyto(out[:, upper.shape[1] :], self.transformed(start, stop, form.below.read_floats))
         if offset is not None:
             out -= offset
+        return out
+
+    def inputs_in_tiles(self, start: int, stop: int, size: int, offset: Floats | None, out: Floats) -> Floats:
+        """Return the inputs of the network; if a step combines columns, always for ``size`` rows at a time.
+
+        A matrix product sums in an order that depends on the number of rows.
+        """
+        if self.is_plain or not combines_columns(self.stages.form):
+            return self.inputs(start, stop, offset, out)
+        size = size if self.stages.form.below is None else 1  # a step multiplies by a matrix of its own
+        for first in range(start, stop, size):
+            last = min(first + size, stop)
+            filled = self.take(np.minimum(np.arange(first, first + size), last - 1))
+            with row_by_row():
+                part = filled.inputs(0, size, offset, np.empty((size, out.shape[1])))
+            out[first - start : last - start] = part[: last - first]
         return out
 
     def memory(self) -> NDArray[Any] | Sequence[NDArray[Any]] | None:

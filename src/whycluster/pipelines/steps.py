@@ -169,6 +169,42 @@ def flatten_steps(pipeline: Any, prefix: str = "") -> list[tuple[str, Any]]:
     return steps
 
 
+def combines_columns(form: AffineForm) -> bool:
+    """Return whether the steps that compute the atoms of a form combine several columns of a row."""
+    if form.below is not None:
+        return True
+    sides = getattr(form.base, "forms", None)
+    if sides is not None:
+        return any(map(combines_columns, sides))
+    runs = steps_of(form.base)
+    if not all(isinstance(run, (Step, PickColumns, _Times)) for run in runs):
+        return True
+    steps = [(run.name, run.transformer) for run in runs if isinstance(run, Step)]
+    return not all(isinstance(each, _COLUMN_BY_COLUMN) for each in transformers_in(steps))
+
+
+_COLUMN_BY_COLUMN = (
+    StandardScaler,
+    RobustScaler,
+    MaxAbsScaler,
+    MinMaxScaler,
+    OrdinalEncoder,
+    Binarizer,
+    PowerTransformer,
+    QuantileTransformer,
+    FunctionTransformer,
+    SimpleImputer,
+    MissingIndicator,
+    OneHotEncoder,
+    KBinsDiscretizer,
+    TargetEncoder,
+    SelectorMixin,
+    ColumnTransformer,
+    FeatureUnion,
+    Pipeline,
+)
+
+
 def _is(transformer: Any, word: str) -> bool:
     return isinstance(transformer, str) and transformer == word
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,11 +16,13 @@ from whycluster.data.mixed_table import RawTable
 from whycluster.data.table import Table
 from whycluster.models.network import Network
 
-SHARES = (0.0, 0.01, 0.25, 0.5, 0.75, 0.99, 1.0)
-"""The shares of the values of a column that are at most the values in `KnownColumn.quantiles`."""
+QUARTILES = (0.0, 0.25, 0.5, 0.75, 1.0)
+"""The shares of the values that are at most the values in `KnownColumn.range` and `KnownColumn.sizes`."""
 
-_MOST_CATEGORIES = 1000  # columns with more are treated as free text
-_MOST_VALUES = 1 << 23  # number of values from which quantiles are computed
+MOST_CATEGORIES = 1000
+"""The categories of columns with more of them are not listed."""
+
+_MOST_VALUES = 1 << 23  # number of values from which quartiles are computed
 
 
 @dataclass(frozen=True)
@@ -33,18 +35,21 @@ class KnownColumn:
     kind : the kind of its values
     is_used : whether the clusters depend on the column
     n_missing : the number of missing values
-    quantiles : the quantiles of the numbers, or of the days if the column holds dates, at `SHARES`; None for
-        categories and for columns without values
-    categories : the categories in alphabetical order; None for numbers, dates, and columns with more than
-        1,000 categories
+    range : the minimum, the quartiles and the maximum of the numbers, or of the days if the column holds
+        dates; None for categories and for columns without values
+    sizes : the same for the absolute values of the numbers other than 0
+    categories : the categories; None for numbers, dates, and columns with more than 1,000 categories
+    n_once : the number of rows whose category occurs only once
     """
 
     name: Hashable
     kind: ColumnKind
     is_used: bool
-    n_missing: int
-    quantiles: tuple[float, ...] | None = None
+    n_missing: int = 0
+    range: tuple[float, ...] | None = None
+    sizes: tuple[float, ...] | None = None
     categories: tuple[Any, ...] | None = None
+    n_once: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,22 +77,62 @@ class KnownPopulation:
 
 
 def _describe_columns(network: Network, table: Table) -> tuple[KnownColumn, ...]:
-    raw = table if table.raw is None else table.raw
+    raw = raw_columns(table)
     sample = raw.take(evenly_spaced(raw.n_rows, max(2, _MOST_VALUES // raw.n_features)))
-    values = sample.to_array()
+    values, used, kinds = sample.to_array(), used_columns(network), column_kinds(raw)
     low, high, n_missing = _extremes(raw)
-    used = used_columns(network)
     columns = []
-    for i, name in enumerate(raw.feature_names):
-        kind, categories = _kind_of(raw, i), raw.categories.get(i)
-        found = values[:, i][np.isfinite(values[:, i])]
-        quantiles = None
-        if categories is None and found.size:
-            inner = np.quantile(found, SHARES[1:-1], method="nearest").tolist()
-            quantiles = (float(low[i]), *inner, float(high[i]))
-        listed = None if categories is None or len(categories) > _MOST_CATEGORIES else tuple(categories)
-        columns.append(KnownColumn(name, kind, i in used, int(n_missing[i]), quantiles, listed))
+    for i, (name, kind) in enumerate(zip(raw.feature_names, kinds, strict=True)):
+        known = KnownColumn(name, kind, i in used, int(n_missing[i]))
+        if i in raw.categories:
+            known = _with_categories(known, raw.categories[i], values[:, i])
+        elif np.isfinite(values[:, i]).any():
+            known = _with_range(known, values[:, i], float(low[i]), float(high[i]))
+        columns.append(known)
     return tuple(columns)
+
+
+def _with_categories(known: KnownColumn, names: Sequence[Any], codes: Floats) -> KnownColumn:
+    counts = np.bincount(codes[codes >= 0].astype(np.intp), minlength=len(names))
+    listed = tuple(names) if len(names) <= MOST_CATEGORIES else None
+    return KnownColumn(
+        known.name,
+        known.kind,
+        known.is_used,
+        known.n_missing,
+        categories=listed,
+        n_once=int((counts == 1).sum()),
+    )
+
+
+def _with_range(known: KnownColumn, values: Floats, low: float, high: float) -> KnownColumn:
+    _, *inner, _ = quartiles(values) or QUARTILES
+    return KnownColumn(
+        known.name,
+        known.kind,
+        known.is_used,
+        known.n_missing,
+        range=(low, *inner, high),
+        sizes=quartiles(sizes_of(values)),
+    )
+
+
+def quartiles(values: Floats) -> tuple[float, ...] | None:
+    """Return the minimum, the quartiles and the maximum of the finite values, or None if there are none."""
+    finite = values[np.isfinite(values)]
+    if not finite.size:
+        return None
+    return tuple(np.quantile(finite, QUARTILES, method="nearest").tolist())
+
+
+def sizes_of(values: Floats) -> Floats:
+    """Return the absolute values of the numbers other than 0."""
+    return np.asarray(np.abs(values[values != 0.0]))
+
+
+def raw_columns(table: Table) -> Table:
+    """Return the user's columns."""
+    return table if table.raw is None else table.raw
 
 
 def used_columns(network: Network) -> set[int]:
@@ -96,12 +141,17 @@ def used_columns(network: Network) -> set[int]:
     return set(range(network.n_features)) if source is None else {*source.tolist()} - {-1}
 
 
-def _kind_of(raw: Table, column: int) -> ColumnKind:
+def column_kinds(raw: Table) -> list[ColumnKind]:
+    """Return the kind of each column."""
     if isinstance(raw, RawTable):
-        return ColumnKind.DATE if column in raw.dates else raw.column_kind(column)
-    if column in raw.categories:
-        return ColumnKind.CATEGORY
-    return ColumnKind.BOOLEAN if column in raw.booleans else ColumnKind.NUMBER
+        dates = raw.dates
+        return [ColumnKind.DATE if i in dates else raw.column_kind(i) for i in range(raw.n_features)]
+    found = [ColumnKind.NUMBER] * raw.n_features
+    for column in raw.booleans:
+        found[column] = ColumnKind.BOOLEAN
+    for column in raw.categories:
+        found[column] = ColumnKind.CATEGORY
+    return found
 
 
 def _extremes(raw: Table) -> tuple[Floats, Floats, Floats]:

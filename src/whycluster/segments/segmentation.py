@@ -13,9 +13,11 @@ from numpy.typing import NDArray
 
 from whycluster.clustering.labels import fit_surrogate
 from whycluster.core.errors import FewRowsWarning, FidelityWarning, InvalidInputError, UnsupportedModelError
+from whycluster.core.tiles import assign_each
 from whycluster.data.column_checks import classify_columns
 from whycluster.data.frame_table import as_frame, name_differences
 from whycluster.data.labels import renamed
+from whycluster.data.table import Table
 from whycluster.data.validation import check_integer
 from whycluster.explanations.explanation import Explanation
 from whycluster.explanations.quality.clustering_quality import Quality, quality
@@ -24,6 +26,7 @@ from whycluster.models.adapters.registry import find_network
 from whycluster.models.network import Network, QueryOptions
 from whycluster.pipelines.network import PipelineNetwork
 from whycluster.pipelines.tabular import cluster_columns, warn_of_columns
+from whycluster.segments.new_rows import check_rows
 from whycluster.segments.population import KnownPopulation
 from whycluster.segments.sql.query import Column
 from whycluster.segments.sql.statement import select
@@ -164,17 +167,22 @@ class Segmentation:
             found = replace(found, clusters=clusters)
         return replace(self, network=self.network.with_labels(labels), quality=found)
 
-    def assign(self, new: Any) -> NDArray[Any]:
+    def assign(self, new: Any, *, check: bool = True) -> NDArray[Any]:
         """Return the cluster of each new row, (n,).
 
         Parameters
         ----------
         new : (n, d) the rows. Columns of a frame are matched by name, and columns that the segmentation does
             not use are ignored.
+        check : whether to compare the rows with those that the segmentation was made on. Columns of another
+            type, and values on another scale, raise an error. Unseen categories, and other large differences,
+            issue a `PopulationWarning`.
         """
-        return self.network.assign(self.select(new, "assign"))
+        network = self.network
+        codes = assign_each(network.energy, self.open(new, "assign", check=check))
+        return network.codes.decode(codes)
 
-    def explain(self, new: Any, **query: Unpack[QueryOptions]) -> Explanation:
+    def explain(self, new: Any, *, check: bool = True, **query: Unpack[QueryOptions]) -> Explanation:
         """Explain why each new row is in its cluster.
 
         Beta and the sizes of the clusters are those of the rows that the segmentation was made on, so a row
@@ -182,11 +190,11 @@ class Segmentation:
 
         Parameters
         ----------
-        new : (n, d) the rows, as for `assign`
+        new, check : as for `assign`
         query : the options of `whycluster.Query`
         """
         query.setdefault("background", self.population.measured)
-        return self.network.explain(self.select(new, "explain"), **query)
+        return self.network.explain(self.open(new, "explain", check=check), **query)
 
     def to_sql(
         self, table: str = "customers", dialect: str = "duckdb", columns: Sequence[Hashable] | None = None
@@ -222,20 +230,37 @@ class Segmentation:
 
         Parameters
         ----------
-        new : the rows
+        new : the rows; a frame is returned as a narwhals frame
         where : the function that was called, for messages
         """
-        frame = as_frame(new, where, "new")
-        names = self.feature_names
-        if frame is None or frame.columns == names:
+        frame, names = as_frame(new, where, "new"), self.feature_names
+        if frame is None:
             return new
-        given = frame.columns
-        if not set(names) <= set(given):
-            raise InvalidInputError(
-                f"{where}: new must have the {len(names)} columns that the segmentation was made on; "
-                f"{name_differences(given, names)}. Select or rename its columns first."
-            )
-        return frame.select([nw.col(name) for name in names]).to_native()  # type: ignore[arg-type]  # any hashable
+        return frame if frame.columns == names else _select(frame, names, where)
+
+    def open(self, new: Any, where: str, *, check: bool = True) -> Table:
+        """Return new rows as a table of the network, with the columns of the segmentation, in its order.
+
+        Parameters
+        ----------
+        new, check : as for `assign`
+        where : the function that was called, for messages
+        """
+        table = self.network.open(self.select(new, where), where, name="new")
+        if check:
+            check_rows(self.population, table, where)
+        return table
+
+
+def _select(frame: nw.DataFrame[Any], names: list[Hashable], where: str) -> nw.DataFrame[Any]:
+    """Return some columns of a frame; raise an error if one is missing."""
+    given = frame.columns
+    if not set(names) <= set(given):
+        raise InvalidInputError(
+            f"{where}: new must have the {len(names)} columns that the segmentation was made on; "
+            f"{name_differences(given, names)}. Select or rename its columns first."
+        )
+    return frame.select([nw.col(name) for name in names])  # type: ignore[arg-type]  # any hashable
 
 
 def _network_of(model: Any, X: Any) -> Network:

@@ -53,7 +53,7 @@ from whycluster.models.energies import (
     ZeroReferenceEnergy,
 )
 from whycluster.models.network import Network, TableNetwork
-from whycluster.segments.storage import archive, saving
+from whycluster.segments.storage import archive, networks
 from whycluster.segments.storage.parameters import PARAMETERS
 
 pytest.importorskip("pandas", reason="pandas is not installed")
@@ -502,9 +502,8 @@ def test_changed_data_are_not_saved(tmp_path: Path) -> None:
 # Objects that cannot be saved.
 
 INSTEAD = (
-    "save: the steps of a pipeline cannot be saved, because they are Python objects. Save only the model "
-    "after the steps, in terms of the steps' output: the network wc.neuralize(pipeline[-1]) (MLlib: "
-    "pipeline.stages[-1]), or the explanation wc.explain(pipeline[-1], pipeline[:-1].transform(X))."
+    "save: the steps of a pipeline are saved as part of a segmentation, which also keeps what new rows are "
+    "compared with: wc.save(wc.Segmentation.of(pipeline, X), path)."
 )
 ZONED = pd.date_range("2024-10-26", periods=178, freq="h", tz="Europe/Berlin")
 TEXTS = ["cats purr softly", "dogs bark", "cats purr and sleep", "dogs bark loudly"] * 3
@@ -550,8 +549,8 @@ def network_with_label(label: Any) -> Network:
         ),
         (
             lambda: STEPS[-1],
-            "save: what must be a Network or an Explanation; got KMeans. For a fitted model, save its "
-            "network: wc.neuralize(model).",
+            "save: what must be a Segmentation, a Network or an Explanation; got KMeans. For a fitted model, "
+            "save its segmentation: wc.Segmentation.of(model, X).",
         ),
         (
             lambda: TableNetwork(Halves(np.eye(2))),
@@ -749,7 +748,7 @@ def array(name: str, value: Any) -> Change:
             " must have format 1, the newest format that this version of whycluster reads; got 2. Update "
             "whycluster.",
         ),
-        (fact(kind="pickle"), "'kind' must be one of network, explanation; got 'pickle'"),
+        (fact(kind="pickle"), "'kind' must be one of network, explanation, segmentation; got 'pickle'"),
         (fact(kind=["network"]), "'kind' must be of type str; got list"),
         (fact(module="os"), "there must be no other facts; got 'module'"),
         (array("more", SCALE), "there must be no other arrays; got 'more'"),
@@ -1224,7 +1223,7 @@ except wc.InvalidInputError as error: print(error)
 
 def test_contents_that_do_not_fit_into_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wc.save(SMALL, tmp_path / "saved")
-    monkeypatch.setattr(saving, "_take_energy", no_room)
+    monkeypatch.setattr(networks, "take_energy", no_room)
     with pytest.raises(wc.InvalidInputError) as caught:
         wc.load(tmp_path / "saved")
     assert str(caught.value) == (

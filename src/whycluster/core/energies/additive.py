@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from whycluster.core.arrays import Codes, Floats
+from whycluster.core.arrays import Codes, Floats, product
 from whycluster.core.energies.energy import Energy
 from whycluster.core.errors import UnsupportedModelError
 
@@ -47,7 +47,7 @@ class AdditiveEnergy(Energy):
         ones = np.ones(self.n_features)
         for k in range(self.n_clusters):
             self.split(x, k, scratch)
-            np.matmul(scratch, ones, out=out[:, k])
+            product(scratch, ones, out=out[:, k])
 
     def combine(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:
         """Write the weighted sum of the splits."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from whycluster.core.arrays import Codes, Floats
+from whycluster.core.arrays import Codes, Floats, product, product_by_columns, row_sums
 from whycluster.core.energies.energy import Energy, Parts, carve
 from whycluster.core.energies.squared import SquaredEnergy
 
@@ -102,7 +102,7 @@ class KernelEnergy(Energy):
         _, some = carve(scratch, self._widest, self.n_features)
         out[...] = 0.0
         for units, q in self._shared(x, weights, scratch):
-            np.matmul(q.T, self.units.slopes[units], out=some)
+            product(q.T, self.units.slopes[units], out=some)
             out += some
 
     @property
@@ -140,13 +140,13 @@ class KernelEnergy(Energy):
         else:
             np.square(x, out=scratch)
             scratch *= self.units.scale
-        return scratch @ np.ones(self.n_features)
+        return row_sums(scratch)
 
     def _mix(self, x: Floats, part: slice, weights: Floats, mixture: Floats) -> None:
         """Add sum_j w_j e_j over a slice of the support vectors to a mixture; ``weights`` is (slice, b)."""
         if self._both is not None:
             total, some = carve(mixture, 2 * self.n_features, 2 * self.n_features)
-            np.matmul(weights.T, self._both[part], out=some)
+            product(weights.T, self._both[part], out=some)
             total += some
             return
         split = np.empty_like(x)
@@ -199,7 +199,7 @@ class KernelEnergy(Energy):
     def _write_logits(self, x: Floats, part: slice, logits: Floats) -> None:
         if self._linear is not None:
             slopes, bias = self._linear
-            np.matmul(slopes[part], x.T, out=logits)
+            product_by_columns(slopes[part], x, logits)
             logits += bias[part]
             return
         split = np.empty_like(x)
@@ -225,4 +225,4 @@ def _chunks(sizes: Codes, most: int) -> list[slice]:
 
 def _column_sums(values: Floats) -> Floats:
     """Return the sums over the first axis, as a product with ones."""
-    return np.ones(len(values)) @ values
+    return row_sums(values.T)

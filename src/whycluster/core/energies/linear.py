@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from whycluster.core.arrays import Floats
+from whycluster.core.arrays import Floats, product
 from whycluster.core.energies.energy import Energy, Parts
 
 
@@ -42,19 +42,19 @@ class LinearEnergy(Energy):
 
     def energies(self, x: Floats, out: Floats, scratch: Floats) -> None:
         """Write -(mu_k.x + b_k)."""
-        np.matmul(self._rows(x, scratch), self.directions.T, out=out)
+        product(self._rows(x, scratch), self.directions.T, out=out)
         out += self.bias
         np.negative(out, out=out)
 
     def combine(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:
         """Write -x * sum_k a_k mu_k."""
-        np.matmul(weights, self.directions, out=out)
+        product(weights, self.directions, out=out)
         np.negative(out, out=out)
         out *= self._rows(x, scratch)
 
     def differentiate(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:  # noqa: ARG002  # linear
         """Write -sum_k a_k mu_k."""
-        np.matmul(weights, self.directions, out=out)
+        product(weights, self.directions, out=out)
         np.negative(out, out=out)
 
     def linearized(self) -> LinearEnergy:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from whycluster.core.arrays import Codes, Floats
+from whycluster.core.arrays import Codes, Floats, product
 from whycluster.core.compiled.loops import CompiledKMeans, Middle
 from whycluster.core.energies.additive import AdditiveEnergy
 from whycluster.core.errors import InvalidInputError
@@ -111,7 +111,7 @@ class SquaredEnergy(AdditiveEnergy):
         loops = self.loops
         if loops is not None and loops.energies(x, out):  # so that all passes agree to the last bit
             return
-        np.matmul(x, self.slopes.T, out=out)
+        product(x, self.slopes.T, out=out)
         out += self._bias
         self.keep_ties(out)
 
@@ -132,14 +132,14 @@ class SquaredEnergy(AdditiveEnergy):
             rows = slice(start, start + size)
             linear = room[: len(x[rows])]  # the same memory each time, to stay in the cache
             constant = out[rows] if spare is None else spare[: len(linear)]
-            np.matmul(weights[rows], self.slopes, out=linear)
+            product(weights[rows], self.slopes, out=linear)
             linear *= x[rows]
-            np.matmul(weights[rows], self.squares, out=constant)
+            product(weights[rows], self.squares, out=constant)
             np.add(constant, linear, out=out[rows], casting="same_kind")
 
     def differentiate(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:  # noqa: ARG002  # x cancels
         """Write -2 sum_k a_k mu_k; x cancels."""
-        np.matmul(weights, self.slopes, out=out)
+        product(weights, self.slopes, out=out)
 
     @property
     def linear(self) -> tuple[Floats, Floats] | None:

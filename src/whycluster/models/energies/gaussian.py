@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from whycluster.core.arrays import Codes, Floats
+from whycluster.core.arrays import Codes, Floats, product
 from whycluster.core.energies import AdditiveEnergy, Energy
 from whycluster.core.energies.energy import Parts, carve
 from whycluster.data.arrays import standardized
@@ -157,7 +157,7 @@ class GaussianEnergy(_MixtureEnergy):
         moved, y = carve(scratch, self.n_features, self.n_features)
         for k, mean in enumerate(self.centers):
             np.subtract(x, mean, out=moved)
-            np.matmul(moved, self.roots[k % len(self.roots)], out=y)
+            product(moved, self.roots[k % len(self.roots)], out=y)
             np.einsum("bd,bd->b", y, y, out=out[:, k])
         out *= 0.5
         out += self.bias
@@ -165,7 +165,7 @@ class GaussianEnergy(_MixtureEnergy):
     def combine(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:
         """Write the sum of a_k times the mean of the marginal and the conditional log densities."""
         squares, y = carve(scratch, self.n_features, self.n_features)
-        np.matmul(weights, self._logs, out=out)
+        product(weights, self._logs, out=out)
         for k in range(self.n_clusters):
             self._write_squares(x, k, squares, y)
             squares *= weights[:, k, None]
@@ -175,7 +175,7 @@ class GaussianEnergy(_MixtureEnergy):
         """Write ((x - mu)_i^2 / S_ii + (Q (x - mu))_i^2 / Q_ii) / 4 of one component; ``y`` is scratch."""
         shared = k % len(self.roots)
         np.subtract(x, self.centers[k], out=out)
-        np.matmul(out, self._scaled_precisions[shared], out=y)
+        product(out, self._scaled_precisions[shared], out=y)
         out *= self._first[shared]
         np.square(out, out=out)
         y *= self._last[shared]
@@ -189,13 +189,13 @@ class GaussianEnergy(_MixtureEnergy):
         for k, mean in enumerate(self.centers):
             np.subtract(x, mean, out=moved)
             moved *= weights[:, k, None]
-            np.matmul(moved, self._scaled_precisions[k % len(self.roots)], out=y)
+            product(moved, self._scaled_precisions[k % len(self.roots)], out=y)
             y *= self._lengths[k % len(self.roots)]
             out += y
 
     def slope(self, x: Floats, k: int, out: Floats) -> None:
         """Write the gradient of s_k, S_k^-1 (x - mu_k)."""
-        np.matmul(x - self.centers[k], self._scaled_precisions[k % len(self.roots)], out=out)
+        product(x - self.centers[k], self._scaled_precisions[k % len(self.roots)], out=out)
         out *= self._lengths[k % len(self.roots)]
 
 

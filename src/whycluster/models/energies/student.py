@@ -6,7 +6,7 @@ import sys
 
 import numpy as np
 
-from whycluster.core.arrays import Codes, Floats
+from whycluster.core.arrays import Codes, Floats, product, row_sums
 from whycluster.core.energies import Energy, SquaredEnergy
 from whycluster.core.energies.energy import carve
 from whycluster.core.errors import InvalidInputError
@@ -70,7 +70,7 @@ class StudentEnergy(Energy):
         rate, room = self._rates(x, own, scratch)
         rate *= weights
         rate[rows, own] = 0.0
-        rate[rows, own] = -(rate @ np.ones(self.n_clusters))
+        rate[rows, own] = -row_sums(rate)
         self.squares.combine(x, rate, out, room)
 
     def terms(self, x: Floats, cluster: Codes, out: Floats, scratch: Floats) -> None:
@@ -87,8 +87,8 @@ class StudentEnergy(Energy):
         rate += 1.0  # (alpha + d_k^2) / (alpha + d_n^2)
         np.divide(weights, rate, out=rate)
         rate *= (self._half / base)[:, None]
-        np.matmul(rate, self.squares.slopes, out=out)
-        np.multiply(x, 2.0 * (rate @ np.ones(self.n_clusters))[:, None], out=room)
+        product(rate, self.squares.slopes, out=out)
+        np.multiply(x, 2.0 * row_sums(rate)[:, None], out=room)
         out += room
 
     def _apart(self, x: Floats, out: Floats, room: Floats) -> Floats:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from whycluster.core.arrays import Floats
+from whycluster.core.arrays import Floats, product
 from whycluster.core.energies import Energy, SquaredEnergy
 
 
@@ -47,7 +45,7 @@ class ZeroReferenceEnergy(Energy):
 
     def combine(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:  # noqa: ARG002  # the signature of all energies
         """Write -2 x * sum_k a_k mu_k, with x before the offset was subtracted."""
-        np.matmul(weights, self._slopes, out=out)
+        product(weights, self._slopes, out=out)
         out *= x if self.offset is None else x + self.offset
 
     def differentiate(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:

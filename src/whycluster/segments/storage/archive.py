@@ -208,9 +208,25 @@ class ArchiveReader:
     def _characters(self, name: str, axes: str) -> NDArray[Any]:
         points = self.array(name, ["uint32"], f"{axes}?")
         width = points.shape[-1]
-        if width == 0 or points.max() > _LAST_CHARACTER:
+        if width == 0 or points.max(initial=0) > _LAST_CHARACTER:
             raise self.error(f"{name!r} must contain valid Unicode code points")
         return np.ascontiguousarray(points).view(f"=U{width}").reshape(points.shape[:-1])
+
+    def sparse_parts(self, name: str, n_rows: int, n_columns: int) -> tuple[NDArray[Any], ...]:
+        """Take out the values, column indices and row starts of a sparse matrix in CSR format.
+
+        Every index is checked, since a wrong index would access other memory.
+        """
+        values = self.values(name, "?")
+        if values.dtype == np.float16:  # not supported by SciPy
+            raise self.error(f"{name!r} of a sparse matrix must not be float16")
+        indices, starts = (self.array(f"{name}.{part}", ["int64"], "?") for part in ("indices", "starts"))
+        steps = len(starts) == n_rows + 1 and starts[0] == 0 and starts[-1] == len(values)
+        if not steps or (starts[1:] < starts[:-1]).any() or len(indices) != len(values):
+            raise self.error(f"{name!r} must contain the position where each row begins")
+        if ((indices < 0) | (indices >= n_columns)).any() or values.dtype.kind not in "biuf":
+            raise self.error(f"{name!r} must contain numbers, with feature indices from 0 to {n_columns - 1}")
+        return values, indices, starts
 
     def objects(self, name: str, coded: Any) -> list[Any]:
         """Return the objects in a list that `encode` created."""

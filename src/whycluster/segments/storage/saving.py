@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import datetime as dt
 import os
-from collections.abc import Hashable, Sequence
-from operator import attrgetter
-from typing import Any
+from collections.abc import Callable, Hashable
+from typing import TYPE_CHECKING, Any
 
 import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from whycluster.core.arrays import Codes
 from whycluster.core.energies import Energy
 from whycluster.core.errors import InvalidInputError, MissingDependencyError, UnsupportedModelError
 from whycluster.core.rules import CONTRAST, RULES, SOFT, WITH_PRIOR, Prior
@@ -22,52 +20,57 @@ from whycluster.data.files import as_path, replacing
 from whycluster.data.frame_table import numbers_of
 from whycluster.data.frames import BACKENDS
 from whycluster.data.labels import Labels
-from whycluster.data.missing import is_missing
 from whycluster.data.mixed_table import MixedTable
 from whycluster.data.opening import open_table
 from whycluster.data.sparse_table import SparseTable
 from whycluster.data.table import Table
-from whycluster.explanations.agreement import Agreement
 from whycluster.explanations.base import BaseExplanation
 from whycluster.explanations.explanation import Explanation
-from whycluster.explanations.fidelity import Fidelity
-from whycluster.models.network import Network, TableNetwork
+from whycluster.models.network import Network
 from whycluster.segments.storage.archive import ArchiveReader, ArchiveWriter, encode, read
-from whycluster.segments.storage.parameters import (
-    FINITE,
-    NOT_NEGATIVE,
-    PARAMETERS,
-    SHARE,
-    NestedParameter,
-    Parameter,
-    Values,
+from whycluster.segments.storage.networks import (
+    PIPELINE,
+    check_savable,
+    encoded,
+    encoded_lists,
+    encoded_names,
+    put_agreement,
+    put_energy,
+    put_fidelity,
+    put_network,
+    take,
+    take_agreement,
+    take_categories,
+    take_codes,
+    take_energy,
+    take_fidelity,
+    take_network,
 )
+from whycluster.segments.storage.parameters import NOT_NEGATIVE
 
-_ENERGIES = {kind.__name__: kind for kind in PARAMETERS if issubclass(kind, Energy)}
+if TYPE_CHECKING:
+    from whycluster.segments.segmentation import Segmentation
+
 _RESULTS = ("float64", "float32")
 _SPARSE = ("csr_array", "csr_matrix")
 _CONTAINERS = ("none", "array", *_SPARSE, *BACKENDS)
-_CODES = Values("cluster codes of at least 0", lambda codes: codes >= 0)
-_SHARES = Values("from 0 to 1, or NaN", lambda a: ~((a < 0) | (a > 1)))
-_INSTEAD = (
-    "Save only the model after the steps, in terms of the steps' output: the network "
-    "wc.neuralize(pipeline[-1]) (MLlib: pipeline.stages[-1]), or the explanation wc.explain(pipeline[-1], "
-    "pipeline[:-1].transform(X))."
-)
 _ARRAYS = "Alternatively, save only the arrays of the explanation with data=False."
 
 
-def save(what: Network | Explanation, path: str | os.PathLike[str], *, data: bool = True) -> None:
-    """Write a network or an explanation to a file that `load` can read.
+def save(
+    what: Network | Explanation | Segmentation, path: str | os.PathLike[str], *, data: bool = True
+) -> None:
+    """Write a segmentation, a network or an explanation to a file that `load` can read.
 
     The file uses the safetensors format with JSON metadata and contains numbers and text but no code. A
     loaded object computes bit-identical relevance. Needs safetensors: ``pip install "whycluster[save]"``.
 
     Parameters
     ----------
-    what : a `Network`, or an `Explanation` of the rows of a table. Networks that need Python objects cannot
-        be saved. These are pipelines, deep clusterings, and models whose assignments are verified with their
-        own ``predict``.
+    what : a `Segmentation`, a `Network`, or an `Explanation` of the rows of a table. The steps of a pipeline
+        are saved as part of a segmentation, if whycluster knows their classes. Networks that contain code
+        cannot be saved. These are deep clusterings, and models whose assignments are verified with their own
+        ``predict``.
     path : the file; an existing file is replaced, completely or not at all
     data : whether to save the rows of an explanation. Without the rows, the loaded explanation provides its
         arrays, `to_frame`, and `top` and `describe` without values. Rows are then numbered, because a pandas
@@ -82,22 +85,32 @@ def save(what: Network | Explanation, path: str | os.PathLike[str], *, data: boo
     elif isinstance(what, BaseExplanation):
         writer = _write_explanation(what, data)
     else:
-        raise _unsupported(what)
+        writer = _write_segmentation(what)
     with replacing(target) as temporary:
         writer.write(temporary)
+
+
+def _write_segmentation(what: Any) -> ArchiveWriter:
+    from whycluster.segments.segmentation import Segmentation  # loads scikit-learn
+
+    if not isinstance(what, Segmentation):
+        raise _unsupported(what)
+    from whycluster.segments.storage.segmentations import write_segmentation
+
+    return write_segmentation(what)
 
 
 def _unsupported(what: Any) -> UnsupportedModelError:
     kind = type(what).__name__
     lazy = "Call its compute method first." * (kind == "LazyExplanation")
     return UnsupportedModelError(
-        f"save: what must be a Network or an Explanation; got {kind}. "
-        f"{lazy or 'For a fitted model, save its network: wc.neuralize(model).'}"
+        f"save: what must be a Segmentation, a Network or an Explanation; got {kind}. "
+        f"{lazy or 'For a fitted model, save its segmentation: wc.Segmentation.of(model, X).'}"
     )
 
 
 def load(path: str | os.PathLike[str]) -> Any:
-    """Read a `Network` or an `Explanation` from a file that `save` wrote.
+    """Read a `Segmentation`, a `Network` or an `Explanation` from a file that `save` wrote.
 
     Nothing in the file is run or imported. A file that was not written by `save` raises an
     `InvalidInputError`. Whatever the file contains, loading it takes at most 100 times its size in memory,
@@ -108,9 +121,9 @@ def load(path: str | os.PathLike[str]) -> Any:
     path : the file
     """
     stored = read(as_path(path, "load"))
-    kind = stored.choice("kind", ("network", "explanation"))
+    kind = stored.choice("kind", tuple(_LOADERS))
     try:
-        found = _load_network(stored) if kind == "network" else _load_explanation(stored)
+        found = _LOADERS[kind](stored)
     except MemoryError as error:
         raise InvalidInputError(
             f"load: the contents of {str(stored.path)!r} do not fit into the free memory."
@@ -119,50 +132,22 @@ def load(path: str | os.PathLike[str]) -> Any:
     return found
 
 
+def _load_segmentation(stored: ArchiveReader) -> Segmentation:
+    from whycluster.segments.storage.segmentations import load_segmentation  # loads scikit-learn
+
+    return load_segmentation(stored)
+
+
 def _write_network(network: Network) -> ArchiveWriter:
-    if network.is_deep:
-        raise UnsupportedModelError(
-            "save: a deep clustering cannot be saved, because it contains a torch encoder, which is code. "
-            "Save the encoder with torch and the network of its head with wc.save(wc.neuralize(head), path)."
-        )
-    if not isinstance(network, TableNetwork):
-        raise UnsupportedModelError(
-            f"save: the steps of a pipeline cannot be saved, because they are Python objects. {_INSTEAD}"
-        )
-    if network.verification is not None:
-        raise UnsupportedModelError(
-            "save: this network cannot be saved, because it verifies the assignment of all rows with the "
-            "model's own predict, which is code. If the model has centroids, save their network instead, "
-            "which is not verified: wc.neuralize(model.cluster_centers_)."
-        )
+    check_savable(network)
     writer = ArchiveWriter("network")
-    _put_energy(writer, network.energy)
-    writer.put_values("labels", network.labels)
-    writer.facts["feature_names"] = _encoded_names(network.feature_names)
-    writer.facts["categories"] = _encoded_lists(network.categories)
-    _put_fidelity(writer, network.fidelity)
-    _put_agreement(writer, network.agreement)
+    put_network(writer, network, network.labels)
     return writer
 
 
 def digest(network: Network) -> str:
     """Return a hash of the contents that `save` would write for a network."""
     return _write_network(network).digest()
-
-
-def _load_network(stored: ArchiveReader) -> Network:
-    energy = _take_energy(stored)
-    labels, names = stored.values("labels", "k"), stored.fact("feature_names", list, type(None))
-    return stored.make(
-        "a network",
-        TableNetwork,
-        energy,
-        labels=labels,
-        feature_names=None if names is None else stored.objects("feature_names", names),
-        categories=_take_categories(stored, energy.n_features),
-        fidelity=_take_fidelity(stored),
-        agreement=_take_agreement(stored),
-    )
 
 
 def _write_explanation(exp: BaseExplanation, data: bool) -> ArchiveWriter:
@@ -172,10 +157,7 @@ def _write_explanation(exp: BaseExplanation, data: bool) -> ArchiveWriter:
             "objects that computed its features. Save its arrays with numpy.savez instead."
         )
     if data and exp.table.goes_through_steps:
-        raise UnsupportedModelError(
-            "save: the steps of a pipeline cannot be saved, because they are Python objects. "
-            f"{_INSTEAD} {_ARRAYS}"
-        )
+        raise UnsupportedModelError(f"{PIPELINE} {_ARRAYS}")
     if not len(exp):
         raise InvalidInputError("save: an explanation must contain at least one row; this one contains none.")
     writer = ArchiveWriter("explanation")
@@ -189,21 +171,21 @@ def _write_explanation(exp: BaseExplanation, data: bool) -> ArchiveWriter:
         rule=exp.rule,
         threshold=encode(exp.threshold, "threshold"),
         targeted=bool(exp.is_targeted),
-        feature_names=_encoded_names(exp.feature_names),
+        feature_names=encoded_names(exp.feature_names),
         has_rows=exp.positions is not None,
-        called=_encoded(_names(exp), "the names of rows"),
+        called=encoded(_names(exp), "the names of rows"),
     )
     _put_reference(writer, exp)
     if exp.positions is not None:
         writer.put("rows", exp.positions, "int64")
     if exp.prior is not None:
         writer.put("prior", exp.prior.log_weight)
-    _put_fidelity(writer, exp.fidelity)
-    _put_agreement(writer, exp.agreement)
+    put_fidelity(writer, exp.fidelity)
+    put_agreement(writer, exp.agreement)
     table = exp.unchanged_table("save") if data else AbsentTable.like(exp.table, exp.assigned_codes)
     _put_table(writer, table)
     if not isinstance(table, AbsentTable):  # without rows, the energy cannot be used
-        _put_energy(writer, exp.energy)
+        put_energy(writer, exp.energy)
     return writer
 
 
@@ -214,25 +196,25 @@ def _names(exp: Explanation) -> list[Any] | None:
 
 
 def _load_explanation(stored: ArchiveReader) -> Explanation:
-    relevance = _take(stored, "relevance", "nd", _RESULTS)
-    evidence = _take(stored, "evidence", "n", [relevance.dtype.name])
+    relevance = take(stored, "relevance", "nd", _RESULTS)
+    evidence = take(stored, "evidence", "n", [relevance.dtype.name])
     labels = stored.make("labels", Labels, stored.values("labels", "k")).names
     names = stored.objects("feature_names", stored.fact("feature_names", list))
     if len(names) != stored.lengths["d"]:
         raise stored.error(f"there must be {stored.lengths['d']} feature_names; got {len(names)}")
     table = _take_table(stored, names, len(labels))
     absent = isinstance(table, AbsentTable)
-    energy = _AbsentEnergy(len(labels), len(names)) if absent else _take_energy(stored)
+    energy = _AbsentEnergy(len(labels), len(names)) if absent else take_energy(stored)
     if len(labels) != energy.n_clusters:
         raise stored.error(f"there must be {energy.n_clusters} labels; got {len(labels)}")
     return Explanation(
         relevance=relevance,
         evidence=evidence,
         labels=labels,
-        fidelity=_take_fidelity(stored),
-        agreement=_take_agreement(stored),
-        cluster_codes=_take_codes(stored, "cluster", len(labels)),
-        competitor_codes=_take_codes(stored, "competitor", len(labels)),
+        fidelity=take_fidelity(stored),
+        agreement=take_agreement(stored),
+        cluster_codes=take_codes(stored, "cluster", len(labels)),
+        competitor_codes=take_codes(stored, "competitor", len(labels)),
         energy=energy,
         table=table,
         is_targeted=stored.fact("targeted", bool),
@@ -246,7 +228,7 @@ def _load_explanation(stored: ArchiveReader) -> Explanation:
 def _take_rows(stored: ArchiveReader) -> dict[str, Any]:
     """Return the positions and the names of the rows in the explained data."""
     has_rows, called = stored.fact("has_rows", bool), stored.fact("called", list, type(None))
-    rows = _take(stored, "rows", "n", ["int64"], NOT_NEGATIVE).astype(np.intp) if has_rows else None
+    rows = take(stored, "rows", "n", ["int64"], NOT_NEGATIVE).astype(np.intp) if has_rows else None
     if called is None:
         return {"positions": rows}
     positions, names = (
@@ -293,7 +275,7 @@ def _take_query(stored: ArchiveReader, energy: Energy) -> dict[str, Any]:
         )
     prior = None
     if rule in WITH_PRIOR:
-        prior = Prior(_take(stored, "prior", "k", ["float64"]), energy.gives_probabilities, energy.contest)
+        prior = Prior(take(stored, "prior", "k", ["float64"]), energy.gives_probabilities, energy.contest)
     return {"rule": rule, "beta": beta, "threshold": threshold, "prior": prior}
 
 
@@ -314,163 +296,11 @@ def _take_reference(stored: ArchiveReader) -> dict[str, Any]:
 _NUMBER = (float, dict, type(None))  # infinity is stored as an object
 
 
-def _put_energy(writer: ArchiveWriter, energy: Energy) -> None:
-    name = type(energy).__name__
-    if _ENERGIES.get(name) is not type(energy):
-        raise UnsupportedModelError(
-            f"save: the energy must be of a known class; got {name}. Save its parameters with numpy.savez, "
-            "and reconstruct the energy from them."
-        )
-    writer.facts["energy"] = name
-    _put_parameters(writer, "energy", energy)
-
-
-def _put_parameters(writer: ArchiveWriter, name: str, owner: Any) -> None:
-    for key, parameter in PARAMETERS[type(owner)].parameters.items():
-        value, place = attrgetter(parameter.path)(owner), f"{name}.{key}"
-        if isinstance(parameter, NestedParameter):
-            _put_parameters(writer, place, value)
-        elif value is not None:
-            if parameter.choices:
-                value = parameter.choices.index(value)
-            if not np.all(parameter.values.are(np.asarray(value))):
-                raise InvalidInputError(
-                    f"save: {place} must be {parameter.values.text}; the model contains other values."
-                )
-            writer.put(place, value, parameter.dtype)
-
-
-def _take_energy(stored: ArchiveReader) -> Energy:
-    kind = _ENERGIES[stored.choice("energy", tuple(_ENERGIES))]
-    energy: Energy = _take_parameters(stored, "energy", kind)
-    return energy
-
-
-def _take_parameters(stored: ArchiveReader, name: str, kind: type) -> Any:
-    known, values = PARAMETERS[kind], dict[str, Any]()
-    for key, parameter in known.parameters.items():
-        place = f"{name}.{key}"
-        if isinstance(parameter, NestedParameter):
-            values[key] = _take_parameters(stored, place, parameter.kind)
-        elif stored.has(place) or not parameter.optional:
-            values[key] = _take_parameter(stored, place, parameter)
-    error = known.error(values)
-    if error is not None:
-        raise stored.error(f"{name!r}: {error}")
-    return stored.make(f"a {kind.__name__}", kind, **values)
-
-
-def _take_parameter(stored: ArchiveReader, name: str, parameter: Parameter) -> Any:
-    array = _take(stored, name, parameter.axes, [parameter.dtype], parameter.values)
-    if parameter.choices:
-        return parameter.choices[array.item()]
-    return array if parameter.axes else array.item()
-
-
-def _take(
-    stored: ArchiveReader, name: str, axes: str, dtypes: Sequence[str] = ("float64",), values: Values = FINITE
-) -> NDArray[Any]:
-    array = stored.array(name, dtypes, axes)
-    if not np.all(values.are(array)):
-        raise stored.error(f"{name!r} must be {values.text}; it contains other values")
-    return array
-
-
-def _take_codes(stored: ArchiveReader, name: str, n_clusters: int) -> Codes:
-    codes = _take(stored, name, "n", ["int64"], _CODES)
-    if codes.max() >= n_clusters:
-        raise stored.error(f"{name!r} must be below {n_clusters}, the number of clusters")
-    return codes.astype(np.intp)
-
-
-def _put_fidelity(writer: ArchiveWriter, fidelity: Fidelity | None) -> None:
-    writer.facts["fidelity"] = fidelity is not None
-    if fidelity is None:
-        return
-    writer.put_values("fidelity.labels", fidelity.labels)
-    writer.put("fidelity.size", fidelity.size, "int64")
-    for name in ("in_sample", "cross_validated"):
-        writer.put(f"fidelity.{name}", getattr(fidelity, name), "float64")
-        writer.put(f"fidelity.{name}_per_cluster", getattr(fidelity, f"{name}_per_cluster"), "float64")
-
-
-def _take_fidelity(stored: ArchiveReader) -> Fidelity | None:
-    if not stored.fact("fidelity", bool):
-        return None
-    return Fidelity(
-        in_sample=_take(stored, "fidelity.in_sample", "", values=SHARE).item(),
-        cross_validated=_take(stored, "fidelity.cross_validated", "", values=SHARE).item(),
-        labels=stored.values("fidelity.labels", "f"),
-        size=_take(stored, "fidelity.size", "f", ["int64"], NOT_NEGATIVE).astype(np.intp),
-        in_sample_per_cluster=_take(stored, "fidelity.in_sample_per_cluster", "f", values=_SHARES),
-        cross_validated_per_cluster=_take(
-            stored, "fidelity.cross_validated_per_cluster", "f", values=_SHARES
-        ),
-    )
-
-
-def _put_agreement(writer: ArchiveWriter, agreement: Agreement | None) -> None:
-    if agreement is None:
-        return
-    writer.put("agreement.share", agreement.share, "float64")
-    writer.put("agreement.n_ties", agreement.n_ties, "int64")
-    if agreement.differing.size:
-        writer.put("agreement.differing", agreement.differing, "int64")
-    writer.put_values("agreement.labels", agreement.labels)
-    writer.put("agreement.size", agreement.size, "int64")
-    writer.put("agreement.share_per_cluster", agreement.share_per_cluster, "float64")
-
-
-def _take_agreement(stored: ArchiveReader) -> Agreement | None:
-    if not stored.has("agreement.share"):
-        return None
-    differing = np.empty(0, dtype=np.intp)
-    if stored.has("agreement.differing"):
-        differing = _take(stored, "agreement.differing", "a", ["int64"], NOT_NEGATIVE).astype(np.intp)
-    return Agreement(
-        share=_take(stored, "agreement.share", "", values=SHARE).item(),
-        n_ties=_take(stored, "agreement.n_ties", "", ["int64"], NOT_NEGATIVE).item(),
-        differing=differing,
-        labels=stored.values("agreement.labels", "g"),
-        size=_take(stored, "agreement.size", "g", ["int64"], NOT_NEGATIVE).astype(np.intp),
-        share_per_cluster=_take(stored, "agreement.share_per_cluster", "g", values=_SHARES),
-    )
-
-
-def _encoded(values: Sequence[Any] | None, name: str) -> list[Any] | None:
-    return None if values is None else [encode(value, name) for value in values]
-
-
-def _encoded_names(names: Sequence[Any] | None) -> list[Any] | None:
-    others = {name for name in names or () if type(name) is not str and name is not None}
-    if any(map(is_missing, others)):
-        raise UnsupportedModelError(
-            "save: feature_names must not contain missing names; one of them is NaN. Rename that column "
-            "first."
-        )
-    return _encoded(names, "feature_names")
-
-
-def _encoded_lists(categories: Sequence[Sequence[Any] | None] | None) -> list[Any] | None:
-    return None if categories is None else [_encoded(values, "categories") for values in categories]
-
-
-def _take_categories(stored: ArchiveReader, n_features: int) -> list[list[Any] | None] | None:
-    coded = stored.fact("categories", list, type(None))
-    if coded is None:
-        return None
-    if len(coded) != n_features:
-        raise stored.error(f"'categories' must have {n_features} entries; got {len(coded)}")
-    return [None if values is None else stored.objects("categories", values) for values in coded]
-
-
 def _put_table(writer: ArchiveWriter, table: Table) -> None:
     """Add the rows and the type of their container."""
     writer.facts["categories"] = None
     if isinstance(table, MixedTable):
-        writer.facts["categories"] = _encoded_lists(
-            [table.categories.get(i) for i in range(table.n_features)]
-        )
+        writer.facts["categories"] = encoded_lists([table.categories.get(i) for i in range(table.n_features)])
     if isinstance(table, AbsentTable):
         writer.facts["data"] = "none"
         writer.put("assigned", table.assigned, "int64")
@@ -540,10 +370,10 @@ def _plain(label: Any) -> Any:
 
 def _take_table(stored: ArchiveReader, names: list[Hashable], n_clusters: int) -> Table:
     container = stored.choice("data", _CONTAINERS)
-    categories = _take_categories(stored, len(names))
+    categories = take_categories(stored, len(names))
     n = stored.lengths["n"]
     if container == "none":
-        assigned = _take_codes(stored, "assigned", n_clusters)
+        assigned = take_codes(stored, "assigned", n_clusters)
         return AbsentTable(
             None, n, len(names), names, np.dtype(np.float64), "explain", "X", assigned=assigned
         )
@@ -562,20 +392,10 @@ def _take_table(stored: ArchiveReader, names: list[Hashable], n_clusters: int) -
 
 
 def _take_sparse(stored: ArchiveReader, container: str) -> Any:
-    """Return a sparse matrix, with every index checked, since a wrong index would access other memory."""
     from scipy import sparse
 
-    values = stored.values("data", "?")
-    if values.dtype == np.float16:  # not supported by SciPy
-        raise stored.error("'data' of a sparse matrix must not be float16")
-    indices, starts = (stored.array(f"data.{name}", ["int64"], "?") for name in ("indices", "starts"))
     n, d = stored.lengths["n"], stored.lengths["d"]
-    steps = len(starts) == n + 1 and starts[0] == 0 and starts[-1] == len(values)
-    if not steps or (starts[1:] < starts[:-1]).any() or len(indices) != len(values):
-        raise stored.error("'data' must contain the position where each row begins")
-    if ((indices < 0) | (indices >= d)).any() or values.dtype.kind not in "biuf":
-        raise stored.error(f"'data' must contain numbers, with feature indices from 0 to {d - 1}")
-    return getattr(sparse, container)((values, indices, starts), shape=(n, d))
+    return getattr(sparse, container)(stored.sparse_parts("data", n, d), shape=(n, d))
 
 
 def _take_frame(stored: ArchiveReader, library: str, names: list[Hashable]) -> Any:
@@ -616,3 +436,10 @@ def _take_index(stored: ArchiveReader, names: list[Any]) -> Any:
         return pd.Index(labels, name=names[0], tupleize_cols=False)
     except UnicodeEncodeError:  # the text contains a lone surrogate, which only objects can hold
         return pd.Index(labels, dtype=object, name=names[0])
+
+
+_LOADERS: dict[str, Callable[[ArchiveReader], Any]] = {
+    "network": take_network,
+    "explanation": _load_explanation,
+    "segmentation": _load_segmentation,
+}
