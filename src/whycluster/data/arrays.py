@@ -10,6 +10,7 @@ from whycluster.core.arrays import Codes, Floats, least
 from whycluster.core.errors import InvalidInputError
 
 _ROWS_AT_A_TIME = 4096  # the batch size in `transposed`
+_VALUES_AT_A_TIME = 1 << 20  # the batch size in `smallest`
 _FEW = 4  # up to this many columns are found one by one, if they are at most 1/4 of all columns
 
 
@@ -73,8 +74,17 @@ def strongest(values: NDArray[Any], n: int) -> Codes:
 
 def smallest(values: NDArray[Any], n: int) -> Codes:
     """Return the columns of each row's n smallest values, in ascending order; ties go by column."""
+    columns = np.empty((len(values), min(n, values.shape[1])), np.intp)
+    size = max(1, _VALUES_AT_A_TIME // max(1, values.shape[1]))
+    for start in range(0, len(values), size):
+        columns[start : start + size] = _first(values[start : start + size], n)
+    return columns
+
+
+def _first(values: NDArray[Any], n: int) -> Codes:
+    """Return the result of `smallest` for some rows; rows with a tie at rank n are fully sorted."""
     if n * _FEW > values.shape[1] or np.isnan(values.sum()):
-        return np.array(np.argsort(values, axis=1, kind="stable")[:, :n])  # a view would keep all columns
+        return np.asarray(np.argsort(values, axis=1, kind="stable")[:, :n])
     some = np.sort(np.argpartition(values, n - 1, axis=1)[:, :n], axis=1)
     found = np.take_along_axis(values, some, axis=1)
     columns = np.take_along_axis(some, np.argsort(found, axis=1, kind="stable"), axis=1)

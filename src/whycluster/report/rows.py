@@ -75,10 +75,11 @@ def nearest_clusters(exp: BaseExplanation, n_others: int) -> tuple[Codes, Floats
     If there are at most ``n_others`` other clusters, all of them are returned in the order of their codes.
     Otherwise, the nearest clusters are returned in the order of evidence.
     """
-    evidence = outputs.contrasts(exp.energy, exp.table, exp.cluster_codes).astype(np.float64)
+    evidence = outputs.contrasts(exp.energy, exp.table, exp.cluster_codes).astype(np.float64, copy=False)
+    evidence[np.arange(len(evidence)), exp.cluster_codes] = np.inf  # the own cluster is last
     n_clusters = evidence.shape[1]
     n_others = min(n_others, n_clusters - 1)
-    nearest = smallest(np.where(np.isnan(evidence), np.inf, evidence), n_others)  # the own cluster is last
+    nearest = smallest(evidence, n_others)
     if n_others == n_clusters - 1:
         nearest = np.sort(nearest, axis=1)
     return nearest, np.take_along_axis(evidence, nearest, axis=1)
