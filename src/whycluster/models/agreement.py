@@ -8,10 +8,13 @@ from typing import Any
 import numpy as np
 
 from whycluster.core import outputs
+from whycluster.data.arrays import evenly_spaced
 from whycluster.explanations.agreement import Agreement
 from whycluster.models.network import Network
 
 _ROUNDING = 1e-9  # relative to the largest evidence of a row
+_PRECISION = 1e-12  # relative to the largest evidence of some rows
+_SAMPLE = 1000
 
 
 def with_agreement(network: Network, X: Any, labels: Any, where: str) -> Network:
@@ -21,9 +24,15 @@ def with_agreement(network: Network, X: Any, labels: Any, where: str) -> Network
     assigned = outputs.assign(network.energy, table)
     differ, tied = np.flatnonzero(given != assigned), np.zeros(len(given), dtype=bool)
     if differ.size:
-        evidence = outputs.evidence_of_every_cluster(network.energy, table.take(differ)).astype(np.float64)
+        some = evenly_spaced(table.n_rows, _SAMPLE)
+        chosen = table.take(np.concatenate([differ, some]))
+        evidence = outputs.evidence_of_every_cluster(network.energy, chosen).astype(np.float64)
         gap = -evidence[np.arange(len(differ)), given[differ]]
-        tied[differ] = gap <= _ROUNDING * np.abs(evidence).max(axis=1)
+        # If a row ties with all clusters, its own evidence is nothing but rounding.
+        rounding = (
+            _ROUNDING * np.abs(evidence[: len(differ)]).max(axis=1) + _PRECISION * np.abs(evidence).max()
+        )
+        tied[differ] = gap <= rounding
     found = copy(network)
     found.agreement = Agreement.of(network.labels, given, assigned, tied)
     return found

@@ -176,8 +176,7 @@ def test_all_searches_find_the_same_points(metric: str, monkeypatch: pytest.Monk
     points, x = rng.normal(size=(300, 6)) + 1e3, rng.normal(size=(50, 6)) + 1e3
     x[:9] = points[:9]
     found = []
-    for boxes, trees in ((9, 9), (1, 9), (0, 0)):
-        monkeypatch.setattr(search, "_BOXES", boxes)
+    for trees in (9, 0):
         monkeypatch.setattr(search, "_TREES", trees)
         found.append(search.Points(points, search.METRICS[metric]).nearest(x, 7))
     for distance, index in found[1:]:

@@ -12,7 +12,7 @@ from whycluster.core.arrays import Codes, Floats
 from whycluster.models.energies.pooled import NO_ROW, Found, PooledEnergy
 from whycluster.models.energies.search import Points
 
-_FIRST, _FACTOR = 8, 4  # members searched first for the smallest mutual reachability, then times more
+_FIRST, _FACTOR = 2, 4  # members searched first for the smallest mutual reachability, then times more
 _SAME = 1e-12  # relative to the largest value of the members; steps before the model may round differently
 
 
@@ -164,7 +164,8 @@ class NeighborEnergy(PooledEnergy):
 
     def _break_ties(self, distance: Floats, decisive: Codes, rank: Codes, core: Floats) -> None:
         """Let the first of several clusters with the most votes win: the others are as far as the first."""
-        most = distance <= core[:, None]  # their decisive members are among the voters
+        # Their decisive members are among the voters; searches in different trees may round differently.
+        most = distance <= core[:, None] * (1.0 + _SAME)
         first = most.argmax(axis=1)
         rows = np.flatnonzero((most.sum(axis=1) > 1) & (rank > 0))
         own, where = distance[rows, first[rows]], decisive[rows, first[rows]]
