@@ -70,8 +70,8 @@ def test_it_passes_the_checks_of_scikit_learn() -> None:
 MODELS = {
     "DBSCAN, chebyshev": lambda: DBSCAN(eps=0.2, metric="chebyshev"),
     "HDBSCAN, alpha": lambda: HDBSCAN(min_cluster_size=15, alpha=0.9, copy=True),
-    "OPTICS": lambda: OPTICS(min_samples=20, eps=0.2, cluster_method="dbscan"),
-    "single linkage": lambda: AgglomerativeClustering(2, linkage="single"),
+    "OPTICS": lambda: OPTICS(min_samples=20, eps=0.2, cluster_method="dbscan", metric="chebyshev"),
+    "single linkage": lambda: AgglomerativeClustering(2, linkage="single", metric="chebyshev"),
     "spectral": lambda: SpectralClustering(2, affinity="nearest_neighbors", random_state=0),
 }
 
