@@ -6,5 +6,6 @@ Reading order: `energies` (models as energies s_k and their splits e_k), `eviden
 and 7), `rules` (the weights of the competitors, Eqs. 2-4), `attribution` (all rows: beta and relevance),
 `passes` (the steps for each block of rows), `sequential` (the sequential rule), `outputs` (evidence,
 competition and gradients of all rows). The remaining modules support the ones above: `rows` (the interface to
-the data), `blocks` (threads), `compiled` (the same method in C, for k-means), `arrays` and `errors`.
+the data), `tiles` (rows whose results do not depend on each other), `blocks` (threads), `compiled` (the same
+method in C, for k-means), `arrays` and `errors`.
 """

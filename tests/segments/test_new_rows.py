@@ -1,0 +1,158 @@
+"""New rows are compared with the rows that a segmentation was made on."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.cluster import KMeans
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris, load_wine
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import whycluster as wc
+from tests.segments.test_segmentation import customers
+
+pd = pytest.importorskip("pandas")
+pytest.importorskip("kneed")
+
+
+@cache
+def made() -> wc.Segmentation:
+    return wc.segment(customers().drop(columns="CustomerID"), 3, measure_quality=False)
+
+
+def problems(frame: Any, seg: wc.Segmentation | None = None) -> str:
+    """Return the error or the warning of assigning new rows, or an empty string."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            (seg or made()).assign(frame)
+        except wc.InvalidInputError as error:
+            return f"error: {error}"
+    assert {warning.category for warning in caught} <= {wc.PopulationWarning}
+    return "".join(str(warning.message) for warning in caught)
+
+
+def median_size(values: Any) -> float:
+    """Return the median of the absolute values other than 0, as an element of the list."""
+    sizes = sorted(abs(value) for value in values if value == value and value != 0)
+    return float(np.quantile(sizes, 0.5, method="nearest"))
+
+
+@pytest.mark.parametrize("factor", [100.0, 1000.0, 0.01, 0.001])
+@pytest.mark.parametrize("column", ["age", "spend"])
+def test_another_unit_is_refused_with_the_column_and_the_factor(column: str, factor: float) -> None:
+    frame = customers(5)
+    frame[column] *= factor
+    before, after = median_size(customers()[column]), median_size(frame[column])
+    times = after / before if factor > 1 else before / after
+    found = problems(frame)
+    assert found.startswith(
+        "error: assign: new must have the columns and units of the rows that the segmentation was made on; "
+        f"column '{column}' holds values about "
+    )
+    shown = float(found.split("about ")[1].split(" times")[0].replace(",", ""))
+    assert shown == pytest.approx(times, rel=0.01)
+    assert f" times {'larger' if factor > 1 else 'smaller'} (the median" in found
+    assert found.endswith("Convert them first, or pass check=False.")
+    assert len(made().assign(frame, check=False)) == len(frame)
+
+
+def test_another_currency_is_warned_of() -> None:
+    frame = customers(5)
+    frame["spend"] *= 20.0
+    assert problems(frame).startswith("assign: column 'spend' holds values about ")
+
+
+def test_a_single_row_far_outside_is_warned_of() -> None:
+    frame = customers(5).iloc[[0]].assign(spend=1e6)
+    largest = customers()["spend"].max()
+    found = problems(frame)
+    assert found.startswith("assign: column 'spend' holds 1000000, which is ")
+    assert found.endswith(f"times larger than the largest absolute value other than 0, {largest:.3g}.")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            lambda frame: frame.assign(age=frame["age"].astype(str) + " years"),
+            "error: assign: new must have the columns and units of the rows that the segmentation was made "
+            "on; "
+            "column 'age' must hold numbers, but holds text. Convert them first, or pass check=False.",
+        ),
+        (
+            lambda frame: frame.assign(since=1.0),
+            "error: assign: new must have the columns and units of the rows that the segmentation was made "
+            "on; "
+            "column 'since' must hold dates, but holds numbers. Convert them first, or pass check=False.",
+        ),
+        (
+            lambda frame: frame.assign(city="Paris"),
+            "assign: column 'city' holds ['Paris'] in 120 of 120 rows, which the segmentation was not made "
+            "on.",
+        ),
+        (
+            lambda frame: frame.assign(age=np.nan),
+            "assign: column 'age' is missing in 120 of 120 rows, and was missing in 0 of 120 rows.",
+        ),
+        (
+            lambda frame: frame.assign(city=None),
+            "assign: column 'city' is missing in 120 of 120 rows, and was missing in 0 of 120 rows.",
+        ),
+        (
+            lambda frame: frame.iloc[:0],
+            "error: assign: new must have at least one row and one feature; got shape (0, 4).",
+        ),
+        (
+            lambda frame: pd.concat([frame, frame[["age"]]], axis=1),
+            "error: assign: new must have unique column names; 'age' occurs more than once.",
+        ),
+    ],
+)
+def test_columns_of_another_kind(change: Callable[[Any], Any], message: str) -> None:
+    assert problems(change(customers(5))) == message
+
+
+def test_dates_far_away_are_warned_of() -> None:
+    frame = customers(5)
+    frame["since"] = pd.to_datetime(frame["since"].astype("int64") // 10**9, unit="us")
+    first, last = customers()["since"].min(), customers()["since"].max()
+    assert problems(frame).startswith("assign: column 'since' holds dates around 1970-01-01")
+    assert problems(frame).endswith(f"instead of from {first.date()} to {last.date()}.")
+
+
+def test_raw_rows_for_a_model_of_scaled_columns_are_refused() -> None:
+    raw = load_wine(as_frame=True).data
+    scaled = StandardScaler().set_output(transform="pandas").fit_transform(raw)
+    model = KMeans(3, n_init=1, random_state=0).fit(scaled)
+    seg = wc.Segmentation.of(model, scaled, measure_quality=False)
+    assert problems(raw, seg).startswith("error: assign: new must have the columns and units")
+    pipeline = make_pipeline(StandardScaler(), model).fit(raw)
+    assert problems(raw, wc.Segmentation.of(pipeline, raw, measure_quality=False)) == ""
+
+
+@pytest.mark.parametrize("load", [load_wine, load_iris, load_breast_cancer, load_diabetes])
+def test_ordinary_months_never_warn(load: Any) -> None:
+    """A hundred resampled halves; those of the other half stand for a new month."""
+    frame = load(as_frame=True).data
+    rng = np.random.default_rng(0)
+    model = make_pipeline(StandardScaler(), KMeans(3, n_init=1, random_state=0))
+    for _ in range(25):
+        order = rng.permutation(len(frame))
+        one, other = frame.iloc[order[::2]], frame.iloc[order[1::2]]
+        seg = wc.Segmentation.of(model.fit(one), one, measure_quality=False)
+        for rows in (one.sample(frac=1.0, replace=True, random_state=1), other):
+            assert problems(rows, seg) == ""
+
+
+def test_a_mixed_table_in_ordinary_months() -> None:
+    for seed in range(1, 21):
+        assert problems(customers(seed)) == ""
+    for row in range(40):
+        assert problems(customers(1).iloc[[row]]) == ""
