@@ -31,7 +31,10 @@ def main() -> None:
         "demo": said("demo"),
         "help": said("--help"),
     }
-    for command in ("explain", "report", "row", "compare", "rules", "evaluate", "verify", "demo", "models"):
+    for command in (
+        *("explain", "report", "row", "compare", "rules", "evaluate"),
+        *("fit", "show", "verify", "demo", "models"),
+    ):
         texts[f"help_{command}"] = said(command, "--help")
     with tempfile.TemporaryDirectory() as folder:
         texts["report"] = words_of(Page.of(explained_wines(), Path(folder)))

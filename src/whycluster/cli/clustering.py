@@ -16,7 +16,13 @@ from whycluster.cli.naming import read_names
 from whycluster.cli.reading import TableFile, check_text, code_notes, date_notes, read, with_dates
 from whycluster.clustering.labels import fit_surrogate
 from whycluster.core.arrays import Codes
-from whycluster.core.errors import ColumnWarning, FewRowsWarning, FidelityWarning, InvalidInputError
+from whycluster.core.errors import (
+    ColumnWarning,
+    FewRowsWarning,
+    FidelityWarning,
+    InvalidInputError,
+    PopulationWarning,
+)
 from whycluster.data import display
 from whycluster.data.column_checks import LIKE_IDENTIFIER, ClassifiedColumns, classify_columns
 from whycluster.data.files import is_utf8
@@ -28,6 +34,8 @@ from whycluster.explanations.fidelity import Fidelity
 from whycluster.models.adapters.registry import to_network
 from whycluster.models.network import Network, Query, QueryOptions
 from whycluster.pipelines.tabular import cluster_columns, warn_of_columns
+from whycluster.segments.segmentation import Segmentation
+from whycluster.segments.storage.saving import load
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -51,6 +59,7 @@ class CommandOptions:
     id : the column that identifies the rows, or None if unknown
     names : the file that maps clusters to names, or None
     seed : the random seed
+    model : the file of a segmentation to apply, or None
     id_option : the option that sets ``id``, for messages
     """
 
@@ -62,6 +71,7 @@ class CommandOptions:
     id: str | None = None
     names: Path | None = None
     seed: int = 0
+    model: Path | None = None
     id_option: str = "--id"
 
     @classmethod
@@ -84,7 +94,9 @@ class CommandOptions:
         format_options = {name: given[name] for name in ("decimal", "encoding", "missing", "sheet")}
         file = TableFile(given["file"], delimiter, **format_options, id=id_column)
         rest = {name: given[name] for name in ("k", "labels", "columns", "ignore", "seed")}
-        rest["names"] = given.get("names")
+        rest.update(names=given.get("names"), model=given.get("model"))
+        if rest["model"] is not None:
+            _refuse_new_clusters(given)
         return cls(file, id=id_column, id_option=id_option, **rest)
 
 
@@ -101,6 +113,7 @@ class ClusteredTable:
     description : how the clusters were obtained, for the user
     left_out : for each column that was not used, the reason
     notes : further notes for the user
+    segmentation : the segmentation that is applied, or None if the clusters are new
     id_problem : why no column identifies the rows although some look like identifiers, or an empty string
     """
 
@@ -112,6 +125,7 @@ class ClusteredTable:
     left_out: dict[str, str]
     notes: list[str]
     id_problem: str = ""
+    segmentation: Segmentation | None = None
 
     @property
     def id_names(self) -> list[str]:
@@ -123,7 +137,9 @@ class ClusteredTable:
         rows = self.rows if positions is None else self.rows[positions]
         if query.get("target") is None and self.labels is not None:
             query["target"] = self.labels if positions is None else self.labels[positions]
-        if positions is not None:
+        if self.segmentation is not None:
+            query["background"] = self.segmentation.population.measured
+        elif positions is not None:
             query["background"] = self.rows
         with Progress("explaining", None), warnings.catch_warnings():
             warnings.simplefilter("ignore", FidelityWarning)  # the findings include this warning
@@ -209,9 +225,56 @@ def _number(text: str | None) -> Any:
 
 def cluster(options: CommandOptions) -> ClusteredTable:
     """Read the file and cluster its rows."""
+    segmentation = None if options.model is None else load_segmentation(options.model)
     with Progress(f"reading {display.printable(options.file.path.name)}", None):
         frame = read(options.file)
+    if segmentation is not None:
+        return apply_segmentation(segmentation, frame, options)
     return cluster_frame(frame, options)
+
+
+def load_segmentation(path: Path) -> Segmentation:
+    """Return the segmentation in a file."""
+    found = load(path)
+    if not isinstance(found, Segmentation):
+        raise InvalidInputError(
+            f"--model must be a segmentation, written by whycluster fit or wc.save; {path} contains a "
+            f"{type(found).__name__}."
+        )
+    return found
+
+
+def apply_segmentation(seg: Segmentation, frame: pl.DataFrame, options: CommandOptions) -> ClusteredTable:
+    """Return the rows of a table with the clusters of a segmentation; differences from its rows are noted."""
+    if options.id is not None:
+        _check_single_column(options.id_option, options.id, frame)
+    frame = frame.with_columns(with_dates(frame).get_columns())
+    if options.names is not None:
+        seg = seg.rename(read_names(options.names, seg.labels.tolist()))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", PopulationWarning)
+        try:
+            seg.open(frame, "explain")
+        except InvalidInputError as error:
+            message = str(error).removeprefix("explain: ").removesuffix(", or pass check=False.")
+            raise InvalidInputError(f"{options.file.path}: {message.rstrip('.')}.") from error
+    rows = frame[[str(name) for name in seg.feature_names]]
+    left_out = {name: "not used" for name in frame.columns if name not in rows.columns and name != options.id}
+    left_out |= {name: reason for name, reason in (seg.left_out or {}).items() if name in left_out}
+    ids, id_problem = _find_ids(frame, left_out, options)
+    notes = [str(warning.message).removeprefix("explain: ") for warning in caught]
+    made_on = display.count(seg.population.n_rows, "row")
+    description = f"the segmentation in {options.model}, made on {made_on}"
+    return ClusteredTable(rows, ids, seg.network, None, description, left_out, notes, id_problem, seg)
+
+
+def _refuse_new_clusters(given: Mapping[str, Any]) -> None:
+    """Raise an error for options that create clusters."""
+    for name in ("k", "labels", "columns", "ignore"):
+        if given.get(name):
+            raise InvalidInputError(
+                f"--{name} applies to new clusters, but --model provides its own. Remove it."
+            )
 
 
 def cluster_frame(frame: pl.DataFrame, options: CommandOptions, step: int = 1) -> ClusteredTable:

@@ -74,6 +74,12 @@ _table_options = _combine(
         help="CSV or JSON file with a name for each cluster (not for results in a folder).",
     ),
 )
+_model = click.option(
+    "--model",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Apply this segmentation, written by fit or wc.save, instead of creating clusters.",
+)
 _reading_options = _combine(
     click.option(
         "--delimiter", metavar="CHAR", show_default="comma; tab for .tsv", help="Character between values."
@@ -154,11 +160,7 @@ def whycluster(context: click.Context, version: bool, debug: bool) -> int:  # no
     type=click.Path(path_type=Path),
     help="Write one explanation per row to a .parquet, .csv, .tsv, .arrow or .jsonl file, or to a folder.",
 )
-@click.option(
-    "--model",
-    type=click.Path(path_type=Path),
-    help="Explain the clusters of this network, written by wc.save (folders only).",
-)
+@_model
 @click.option(
     "--invalid",
     type=click.Choice(["error", "skip"]),
@@ -202,6 +204,38 @@ def explain(**options: Any) -> None:
 @whycluster.command()
 @_table_options
 @_id_column
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    required=True,
+    help="File for the segmentation, such as segments.why.",
+)
+@_force
+@_reading_options
+@_seed
+@_quiet
+@_json
+def fit(**options: Any) -> None:
+    """Cluster the rows of FILE and save the segmentation, to apply it to other files with --model."""
+    from whycluster.cli.fit import fit
+
+    fit(**options)
+
+
+@whycluster.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@_json
+def show(file: Path, as_json: bool) -> None:
+    """Show the clusters and columns of a segmentation that fit or wc.save wrote."""
+    from whycluster.cli.fit import show
+
+    show(file, as_json)
+
+
+@whycluster.command()
+@_table_options
+@_model
+@_id_column
 @click.option("--out", type=click.Path(path_type=Path), show_default="FILE with .html", help="Output file.")
 @click.option("--title", show_default="name of FILE", help="Title of the report.")
 @click.option(
@@ -220,6 +254,7 @@ def report(**options: Any) -> None:
 
 @whycluster.command()
 @_table_options
+@_model
 @click.option(
     "--id",
     "name",
@@ -253,6 +288,7 @@ def row(**options: Any) -> None:
 
 @whycluster.command()
 @_table_options
+@_model
 @click.argument("one", metavar="A")
 @click.argument("other", metavar="B")
 @_id_column
@@ -305,6 +341,7 @@ def rules(**options: Any) -> None:
 
 @whycluster.command()
 @_table_options
+@_model
 @_repeatable_option("--methods", "METHODS", "Methods to compare (comma-separated); all by default.")
 @click.option(
     "--repeats", type=click.IntRange(1), default=10, metavar="N", help="Number of random draws per step."

@@ -15,6 +15,7 @@ from whycluster.cli.clustering import (
     CommandOptions,
     check_k,
     choose_columns,
+    cluster,
     describe_surrogate,
 )
 from whycluster.cli.formatting import to_json
@@ -31,6 +32,8 @@ from whycluster.evaluation import checks as sanity
 from whycluster.evaluation import compare
 from whycluster.explanations.fidelity import LOW
 from whycluster.models.network import check_rule
+from whycluster.pipelines.affine_form import to_floats
+from whycluster.pipelines.network import PipelineNetwork
 from whycluster.pipelines.tabular import pipeline
 
 LEGEND = """\
@@ -54,6 +57,9 @@ def evaluate(
     """Cluster the numeric columns and compare methods that explain the clusters."""
     check_rule(rule, "--rule")
     options = CommandOptions.of(given)
+    if options.model is not None:
+        _evaluate_segmentation(options, methods, repeats, rows, checks, rule, as_json)
+        return
     frame = read(options.file)
     chosen = choose_columns(frame, options)
     labels = None if options.labels is None else as_list(frame[options.labels], "evaluate")
@@ -79,6 +85,42 @@ def evaluate(
     found = sanity.run(model, table, rule=rule, random_state=options.seed) if checks else None
     size = f"{display.count(len(X), 'row')}, {display.count(X.shape[1], 'column')}"
     head = f"{size}, standardized; {description}."
+    print_result((_as_json if as_json else _as_text)(head, notes, comparison, found))
+
+
+def _evaluate_segmentation(
+    options: CommandOptions,
+    methods: Sequence[str],
+    repeats: int,
+    rows: int,
+    checks: bool,
+    rule: str,
+    as_json: bool,
+) -> None:
+    """Compare methods that explain the clusters of a segmentation."""
+    clustered = cluster(options)
+    network, rows_of, notes = clustered.network, clustered.rows, list(clustered.notes)
+    table: Any = rows_of
+    if isinstance(network, PipelineNetwork):  # methods are compared in terms of the numbers that models take
+        opened, network = network.open(rows_of, "evaluate"), network.stages.last
+        table = to_floats(opened.transformed(0, rows_of.height, opened.stages.form.run))
+        n_features = display.count(table.shape[1], "feature")
+        notes.append(f"Evaluated on {n_features} that the steps of the segmentation compute.")
+    n_rows = rows_of.height
+    positions = np.sort(np.random.default_rng(options.seed).permutation(n_rows)[:rows])
+    if len(positions) < n_rows:
+        notes.append(f"Only {len(positions)} of {n_rows} rows are evaluated, chosen at random.")
+    comparison = compare(
+        network,
+        table[positions],
+        [name for text in methods for name in text.split(",")] or None,
+        repeats=repeats,
+        background=table,
+        random_state=options.seed,
+    )
+    found = sanity.run(network, table, rule=rule, random_state=options.seed) if checks else None
+    size = f"{display.count(n_rows, 'row')}, {display.count(rows_of.width, 'column')}"
+    head = f"{size}; {clustered.description}."
     print_result((_as_json if as_json else _as_text)(head, notes, comparison, found))
 
 

@@ -32,14 +32,13 @@ def explain(*, model: Path | None, invalid: str, durable: bool, **given: Any) ->
         explain_folder(model=model, invalid=invalid, durable=durable, **given)
         return
     folder_options = {
-        "--model": model is not None,
         "--invalid": invalid != "error",
         "--no-durable": not durable,
     }
     for option, is_given in folder_options.items():
         if is_given:
             raise InvalidInputError(f"{option} works only with results in a folder. Set --out to a folder.")
-    _explain_table(**given)
+    _explain_table(model=model, **given)
 
 
 def _explain_table(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import replace
 from pathlib import Path
 from textwrap import fill
@@ -28,7 +29,8 @@ def fit(*, out: Path, force: bool, quiet: bool, as_json: bool, **given: Any) -> 
     check_target(out, "--out", _SUFFIXES, options.file.path, force)
     clustered = cluster_and_note(options, quiet)
     seg = Segmentation.of(clustered.network, clustered.rows)
-    seg = replace(seg, left_out={**clustered.left_out})
+    left_out: dict[Hashable, str] = dict(clustered.left_out.items())
+    seg = replace(seg, left_out=left_out)
     save(seg, out)
     if as_json:
         print_result(to_json({**_facts(seg), "out": out}))

@@ -16,6 +16,7 @@ from whycluster.cli.clustering import CommandOptions, cluster_frame, read_query
 from whycluster.cli.formatting import cluster_facts, print_notes, to_json
 from whycluster.cli.output import LEGEND, print_message, print_result
 from whycluster.cli.writing import WRITERS
+from whycluster.core.attribution import Population
 from whycluster.core.errors import FilesWarning, InvalidInputError, WhyClusterError
 from whycluster.data import display
 from whycluster.data.settings import spelled_as
@@ -89,6 +90,8 @@ def explain_folder(
             )
         if clusters.sample is not None:
             clusters.sample.save(out, overwrite=force, durable=durable)
+        if clusters.population is not None:
+            query["background"] = clusters.population
         result = explain_dataset(
             clusters.network,
             data,
@@ -118,6 +121,7 @@ class _FolderClusters:
     left_out : for each column that is not used, the reason
     notes : further notes for the user
     sample : the rows that were clustered, or None if the network was loaded
+    population : the rows that a loaded segmentation was made on, or None
     """
 
     network: Network
@@ -127,6 +131,7 @@ class _FolderClusters:
     left_out: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     sample: RowSample | None = None
+    population: Population | None = None
 
     def describe(self, n_rows: int) -> str:
         """Describe how the clusters were obtained; if not all rows were used, say how many were."""
@@ -135,13 +140,18 @@ class _FolderClusters:
 
 
 def _load_clusters(path: Path, given: dict[str, Any]) -> _FolderClusters:
+    from whycluster.segments.segmentation import Segmentation
     from whycluster.segments.storage.saving import load
 
     network = load(path)
+    ids = [] if given["id_column"] is None else [given["id_column"]]
+    if isinstance(network, Segmentation):
+        names = [str(name) for name in network.feature_names]
+        made = f"the segmentation in {path}, made on {display.count(network.population.n_rows, 'row')}"
+        return _FolderClusters(network.network, names, ids, made, population=network.population.measured)
     if not isinstance(network, Network):
         raise InvalidInputError(f"--model must be a network written by wc.save; {path} is an explanation.")
     columns = [name.strip() for text in given["columns"] for name in text.split(",")]
-    ids = [] if given["id_column"] is None else [given["id_column"]]
     return _FolderClusters(network, columns or None, ids, f"the network in {path}")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from textwrap import fill
 from typing import Any
 
@@ -60,7 +61,7 @@ class ExplanationOutput:
         self._sentences = findings.sentences(exp, self._summary)
         self._checks = findings.checks(exp, summary=self._summary)
         self._warnings = [finding for check in self._checks for finding in check.findings]
-        self.quality = findings.quality(exp)
+        self.quality = quality_of(clustered, exp)
 
     def as_text(self) -> str:
         """Return the clusters, their features and the warnings as text."""
@@ -108,6 +109,14 @@ class ExplanationOutput:
                 **more,
             }
         )
+
+
+def quality_of(clustered: ClusteredTable, exp: Explanation) -> Quality:
+    """Return the quality of the clusters; that of a segmentation was measured when it was made."""
+    kept = None if clustered.segmentation is None else clustered.segmentation.quality
+    if kept is None:
+        return findings.quality(exp)
+    return replace(kept, text=f"On the rows that the segmentation was made on: {kept.text}")
 
 
 def quality_facts(quality: Quality) -> dict[str, Any]:

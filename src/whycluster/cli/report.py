@@ -7,11 +7,10 @@ from textwrap import fill
 from typing import Any
 
 from whycluster.cli.clustering import ClusteredTable, CommandOptions
-from whycluster.cli.formatting import WIDTH, cluster_and_note
+from whycluster.cli.formatting import WIDTH, cluster_and_note, quality_of
 from whycluster.cli.output import print_result
 from whycluster.cli.writing import REPORT_SUFFIXES, check_target
 from whycluster.data import display, progress
-from whycluster.explanations import findings
 from whycluster.explanations.explanation import Explanation
 
 
@@ -23,7 +22,7 @@ def report(*, out: Path | None, title: str | None, rows: int, force: bool, quiet
     check_target(path, "--out", REPORT_SUFFIXES, table, force)
     clustered = cluster_and_note(options, quiet)
     exp = clustered.explain()
-    quality = findings.quality(exp)
+    quality = quality_of(clustered, exp)
     write_report(clustered, exp, path, title=title or table.name, n_rows=rows, quality=quality)
     if not quiet:
         print_result(f"{fill(quality.text, WIDTH)}\n\nReport written to {path}.")

@@ -100,6 +100,8 @@ class ExplainRequest:
         The columns of ``background`` are matched by name with the columns of the model or, if the model has
         no column names, with ``names``.
         """
+        if isinstance(background, Population):
+            return self.with_population(background)
         if not self.needs_population:
             return self
         known = self.network.feature_names or names

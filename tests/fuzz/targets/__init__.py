@@ -19,6 +19,7 @@ class Fuzzed(NamedTuple):
 
 TARGETS = {
     "load": Fuzzed("`wc.load` of damaged and forged files, and use of the loaded objects", 1500),
+    "segments": Fuzzed("`wc.load` of damaged and forged segmentations, and use of the loaded ones", 300),
     "state": Fuzzed(
         "`verify_dataset` and resumed runs of `explain_dataset` after damage to their folder", 400
     ),

@@ -46,17 +46,17 @@ def make(folder: Path) -> Target:
         facts, arrays = choices.pick(seeds)
         whole = choices.one_in(4)
         if not whole:
-            facts, arrays = _forged(choices, facts, arrays)
-        content = _serialized(facts, arrays, choices)
+            facts, arrays = forged(choices, facts, arrays)
+        content = serialized(facts, arrays, choices)
         path.write_bytes(choices.damaged(content) if whole else content)
         if choices.one_in(32):
-            _check_memory(path)
+            check_memory(path)
         _use(wc.load(path), path)
 
     return run
 
 
-def _forged(
+def forged(
     choices: Choices, facts: dict[str, Any], arrays: dict[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return other facts and arrays; most changes are small, so that they pass the first checks."""
@@ -89,7 +89,7 @@ def _array(choices: Choices, like: Any) -> Any:
     return changed
 
 
-def _serialized(facts: Any, arrays: dict[str, Any], choices: Choices) -> bytes:
+def serialized(facts: Any, arrays: dict[str, Any], choices: Choices) -> bytes:
     """Return a file with these contents and a right checksum, and sometimes a header of its own."""
     text = json.dumps(facts)
     checked = {**arrays, "crc32": archive._checksum(text, arrays)}
@@ -108,7 +108,7 @@ def _serialized(facts: Any, arrays: dict[str, Any], choices: Choices) -> bytes:
     return struct.pack("<Q", len(head)) + head + b"".join(array.tobytes() for array in checked.values())
 
 
-def _check_memory(path: Path) -> None:
+def check_memory(path: Path) -> None:
     """Check the memory that the documentation of `load` promises."""
     tracemalloc.start()
     try:

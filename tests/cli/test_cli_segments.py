@@ -1,0 +1,118 @@
+"""``whycluster fit`` and ``show``, and the other commands with ``--model``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import whycluster as wc
+from tests.segments.test_segmentation import customers
+
+pl = pytest.importorskip("polars")
+pytest.importorskip("click")
+pytest.importorskip("safetensors")
+
+from whycluster.cli import main
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("segments")
+    customers().to_csv(path / "jan.csv", index=False)
+    customers(1).to_csv(path / "feb.csv", index=False)
+    names = path / "names.json"
+    names.write_text(json.dumps({"0": "Loyal"}))
+    out = str(path / "segments.why")
+    options = ["--k", "3", "--names", str(names), "--out", out, "--quiet"]
+    assert main(["fit", str(path / "jan.csv"), *options]) == 0
+    return path
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: Any, code: int = 0) -> str:
+    assert main([str(each) for each in arguments]) == code
+    printed = capsys.readouterr()
+    return printed.out if code == 0 else printed.err
+
+
+def test_show(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    seg, frame = wc.load(folder / "segments.why"), customers()
+    text = run(capsys, "show", folder / "segments.why")
+    assert text.startswith("3 clusters of 120 rows and 4 columns.\n")
+    for label, size in zip(["Loyal", 1, 2], seg.sizes.tolist(), strict=True):
+        assert size == (seg.assign(frame) == label).sum()
+        assert f"{label!s:<7}  {size:>4}  {size / 120:.1%}\n" in text
+    assert " ".join(seg.quality.text.split()) in " ".join(text.split())
+    assert f"numbers {frame['age'].isna().sum():>8}" in text
+    assert f"{frame['since'].min().date()} to {frame['since'].max().date()}" in text
+    assert "Bern, Oslo, Rome" in text
+    facts = json.loads(run(capsys, "show", folder / "segments.why", "--json"))
+    assert facts["rows"] == 120
+    assert facts["clusters"][0] == {"cluster": "Loyal", "rows": int(seg.sizes[0])}
+    assert list(facts["left_out"]) == ["CustomerID"]
+
+
+def test_explain_applies_the_segmentation(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = folder / "feb.parquet"
+    model = ("--model", folder / "segments.why")
+    text = run(capsys, "explain", folder / "feb.csv", *model, "--out", out)
+    assert "made on 120 rows." in text
+    assert text.startswith("On the rows that the segmentation was made on: ")
+    expected = wc.load(folder / "segments.why").assign(pl.read_csv(folder / "feb.csv", try_parse_dates=True))
+    assert pl.read_parquet(out)["cluster"].to_list() == [str(label) for label in expected]
+
+
+def test_row_compare_report_and_evaluate(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file, model = folder / "feb.csv", ("--model", folder / "segments.why")
+    facts = json.loads(run(capsys, "row", file, *model, "--id", 7, "--json"))
+    seg, frame = wc.load(folder / "segments.why"), pl.read_csv(file, try_parse_dates=True)
+    alone = seg.explain(frame[7:8])
+    assert facts["cluster"] == alone.cluster[0]
+    assert facts["evidence"] == alone.evidence[0]
+    assert "the segmentation in" in run(capsys, "compare", file, *model, "Loyal", 1)
+    run(capsys, "report", file, *model, "--out", folder / "feb.html", "--quiet")
+    assert "made on" in (folder / "feb.html").read_text()
+    text = run(capsys, "evaluate", file, *model, "--methods", "neon", "--repeats", 1)
+    assert "features that the steps of the segmentation compute." in text
+
+
+def test_a_folder(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("pyarrow")
+    months, out = folder / "months", folder / "explained"
+    months.mkdir()
+    for seed in (2, 3):
+        customers(seed).to_csv(months / f"{seed}.csv", index=False)
+    run(capsys, "explain", months, "--model", folder / "segments.why", "--out", out, "--quiet")
+    seg = wc.load(folder / "segments.why")
+    found = pl.read_parquet(next(out.glob("2*.parquet")))
+    whole = seg.explain(customers(2))
+    assert found["cluster"].to_list() == [str(label) for label in whole.cluster]
+    np.testing.assert_allclose(found["evidence"].to_numpy(), whole.evidence, rtol=1e-9)
+
+
+def test_bad_input(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = ("--model", folder / "segments.why")
+    cents = customers(2)
+    cents["spend"] *= 1000
+    cents.to_csv(folder / "cents.csv", index=False)
+    text = run(capsys, "explain", folder / "cents.csv", *model, code=2)
+    assert "cents.csv: new must have the columns and units of the rows that the segmentation was made" in text
+    assert "column 'spend' holds values about " in text
+    customers(2).rename(columns={"age": "Age"}).to_csv(folder / "renamed.csv", index=False)
+    assert "missing: ['age']" in run(capsys, "explain", folder / "renamed.csv", *model, code=2)
+    text = run(capsys, "explain", folder / "feb.csv", *model, "--k", 3, code=2)
+    assert text == "whycluster: --k applies to new clusters, but --model provides its own. Remove it.\n"
+    wc.save(wc.neuralize([[0.0, 1.0], [1.0, 2.0]]), folder / "network")
+    text = run(capsys, "show", folder / "network", code=2)
+    assert text == (
+        "whycluster: FILE must be a segmentation, written by whycluster fit or wc.save; "
+        f"{folder / 'network'} contains a TableNetwork.\n"
+    )
+    before = (folder / "segments.why").read_bytes()
+    run(capsys, "fit", folder / "jan.csv", "--out", folder / "segments.why", code=2)
+    assert (folder / "segments.why").read_bytes() == before
