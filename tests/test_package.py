@@ -52,6 +52,8 @@ OPTIONAL = [
     "click",
     "rich",
     "jinja2",
+    "onnx",
+    "onnxruntime",
     "safetensors",
 ]
 
@@ -213,7 +215,8 @@ from whycluster import *
 import whycluster as wc
 exp = wc.explain([[0.0], [1.0]], [[0.2]])
 net = wc.neuralize([[0.0], [1.0]])
-for call in [exp.to_frame, exp.to_shap, net.to_torch, lambda: wc.save(net, "x"), lambda: wc.deep]:
+methods = [exp.to_frame, exp.to_shap, net.to_torch, net.to_onnx]
+for call in [*methods, lambda: wc.save(net, "x"), lambda: wc.deep]:
     try:
         call()
     except wc.MissingDependencyError as error:
@@ -232,6 +235,7 @@ for call in [exp.to_frame, exp.to_shap, net.to_torch, lambda: wc.save(net, "x"),
         "to_frame: a data frame needs pandas, polars or pyarrow, but none is installed: pip install pandas\n"
         'to_shap needs shap: pip install "whycluster[shap]"\n'
         'to_torch needs torch: pip install "whycluster[deep]"\n'
+        'to_onnx needs onnx: pip install "whycluster[onnx]"\n'
         'save needs safetensors: pip install "whycluster[save]"\n'
         'wc.deep needs torch: pip install "whycluster[deep]"\n'
     )
@@ -350,7 +354,7 @@ def test_every_parameter_is_documented(name: str) -> None:
         ("docs/segments.md", 4),
         ("docs/changes.md", 3),
         ("docs/sql.md", 1),
-        ("docs/handover.md", 5),
+        ("docs/handover.md", 6),
         ("docs/files.md", 2),
         ("docs/dask.md", 3),
     ],

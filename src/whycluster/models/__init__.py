@@ -10,4 +10,5 @@ Modules, in reading order:
 - `energies`: energies that need more than NumPy, such as a search for neighbors
 - `adapters`: from fitted models to networks, one or more modules per library
 - `torch_network`: a network as a torch module
+- `scaling`, `onnx_network`: a nearest-centroid model, with its scalers, as an ONNX model
 """

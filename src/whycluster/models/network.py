@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from whycluster.core import outputs
-from whycluster.core.attribution import CodedQuery, Population, attribute
-from whycluster.core.energies import Energy
+from whycluster.core.attribution import CodedQuery, Population, attribute, measured
+from whycluster.core.energies import Energy, SquaredEnergy
 from whycluster.core.errors import InvalidInputError, MissingDependencyError, UnsupportedModelError
 from whycluster.core.rules import CONTRAST, DEFAULT_RULE, RULES, SOFT
 from whycluster.core.tiles import attribute_each
@@ -39,9 +39,11 @@ from whycluster.explanations.base import BaseExplanation
 from whycluster.explanations.explanation import Explanation
 from whycluster.explanations.few_rows import ENOUGH, warn_of_few_rows
 from whycluster.explanations.fidelity import Fidelity
+from whycluster.models.scaling import Scaling, no_centroids
 from whycluster.models.verification import Verification
 
 if TYPE_CHECKING:
+    import onnx
     import torch
     from typing_extensions import Unpack
 
@@ -420,6 +422,63 @@ class Network(ABC):
         codes = every if cluster is None else self.codes.encode(cluster, "to_torch", "cluster")
         return build(self.energy, np.atleast_1d(codes))
 
+    def to_onnx(
+        self,
+        background: Any = None,
+        *,
+        rule: str | None = None,
+        beta: float | str = "auto",
+        dtype: str = "float64",
+    ) -> onnx.ModelProto:
+        """Return a nearest-centroid model, with its scalers, and its explanations as an ONNX model.
+
+        The input ``X``, (n, d), holds the columns of the network. The outputs are ``cluster`` and
+        ``competitor``, (n,), as positions in `labels`; ``evidence``, (n,); and ``relevance``, (n, d). For a
+        row with a missing or infinite value, the cluster and the competitor are -1, and the evidence and the
+        relevance are NaN. The metadata contain ``labels``, ``feature_names``, ``rule`` and ``beta`` as JSON.
+
+        Parameters
+        ----------
+        background : (m, d) the rows on which beta and the sizes of the clusters are measured, usually those
+            that the model was fitted on. The model stores the result, so a row has the same relevance
+            whichever rows it comes with. Contrasts need no background.
+        rule, beta : as for `whycluster.Query`, except for the rule "sequential"
+        dtype : that of the rows, the evidence and the relevance, "float64" or "float32". The arithmetic is in
+            float64 in both cases.
+
+        Examples
+        --------
+        >>> import whycluster as wc
+        >>> X = [[0.0], [1.0], [5.0], [9.0]]
+        >>> model = wc.neuralize([[0.0], [4.0], [9.0]]).to_onnx(X)
+        >>> [output.name for output in model.graph.output]
+        ['cluster', 'competitor', 'evidence', 'relevance']
+        """
+        try:
+            from whycluster.models.onnx_network import Facts, build, check_options
+        except ImportError as error:
+            raise MissingDependencyError('to_onnx needs onnx: pip install "whycluster[onnx]"') from error
+        query = Query(rule=rule, beta=beta).coded(self.labels, self.energy, "to_onnx", self.default_rule)
+        check_options(query.rule, dtype)
+        energy, scaling = self.scaled_centroids()
+        names = self.feature_names or [f"x{i}" for i in range(self.n_features)]
+        if background is not None and not isinstance(background, Population):
+            background = self.open(background, "to_onnx", name="background")
+            names = background.feature_names
+        to_measure = query.to_measure(self.energy)
+        if to_measure and background is None:
+            raise InvalidInputError(
+                f"to_onnx: background must be the rows on which to measure {' and '.join(to_measure)}, "
+                'usually those that the model was fitted on; got None. Only rule="contrast" needs none.'
+            )
+        query = measured(query, self.energy, background) if to_measure else query
+        facts = Facts(self.labels, names, query.rule, query.beta)
+        return build(energy, scaling, query.sharing, dtype, facts)
+
+    def scaled_centroids(self) -> tuple[SquaredEnergy, Scaling | None]:
+        """Return the centroids for `to_onnx`, and the scalers before them or None; refuse other models."""
+        raise no_centroids(f"{type(self).__name__} ({self.energy.title})")
+
     def open_background(self, background: Any, table: Table) -> Table:
         """Open the background, with its columns matched to those of the model or of the explained frame."""
         framed = column_names(table.native, "explain", "X") is not None
@@ -458,6 +517,12 @@ class TableNetwork(Network):
         vars(network).pop("codes", None)
         network.energy, network.labels = energy, self.labels[:-1]
         return network
+
+    def scaled_centroids(self) -> tuple[SquaredEnergy, Scaling | None]:
+        """Return the centroids, which no scalers precede."""
+        if type(self.energy) is not SquaredEnergy:
+            raise no_centroids(f"{type(self.energy).__name__} ({self.energy.title})")
+        return self.energy, None
 
     @property
     def takes_any_kind(self) -> bool:

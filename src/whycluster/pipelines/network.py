@@ -24,6 +24,7 @@ from whycluster.data.opening import open_table
 from whycluster.data.sparse_table import SparseTable
 from whycluster.data.table import Table
 from whycluster.models.network import Network
+from whycluster.models.scaling import Scaling, no_centroids
 from whycluster.pipelines.affine_form import NO_COLUMN, AffineForm, to_floats
 from whycluster.pipelines.column_energy import ColumnsEnergy
 from whycluster.pipelines.mixing import TransformedEnergy, through
@@ -131,6 +132,22 @@ class PipelineNetwork(Network):
             "step with wc.neuralize(pipeline[-1]).to_torch(), and apply the result to "
             "pipeline[:-1].transform(X)."
         )
+
+    def scaled_centroids(self) -> tuple[SquaredEnergy, Scaling | None]:
+        """Return the centroids in the units of the columns, or in those of the features, and the scalers."""
+        last, form, energy = self.stages.last, self.stages.form, self.energy
+        if type(last.energy) is not SquaredEnergy:
+            return last.scaled_centroids()
+        if form.is_plain and isinstance(energy, ColumnsEnergy) and type(energy.energy) is SquaredEnergy:
+            return energy.energy, None  # the scalers are part of the energy
+        steps = self.stages.steps
+        form = form if steps is None else follow(steps, AffineForm.of_columns(self.n_features))
+        if form.factors is None or not form.is_plain:
+            names = "" if steps is None else f" ({', '.join(type(step).__name__ for _, step in steps)})"
+            raise no_centroids(f"the steps of the pipeline{names}")
+        columns, factor = form.factors
+        center = np.zeros(len(factor)) if form.center is None else form.center[columns]
+        return last.energy, Scaling(columns, factor, center, form.linear.shift, self.n_features)
 
 
 def check_width(form: AffineForm, last: Network) -> None:

@@ -120,6 +120,13 @@ class SquaredEnergy(AdditiveEnergy):
         if self._copies.size:
             energies[:, self._copies] = energies[:, self._originals]
 
+    @property
+    def originals(self) -> Codes:
+        """(K,) for each centroid the first one that equals it, usually itself."""
+        found = np.arange(self.n_clusters)
+        found[self._copies] = self._originals
+        return found
+
     def combine(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:
         """Write sum_k a_k (x - mu_k)^2 or, if expanded, sum_k a_k mu_k^2 - 2 x * sum_k a_k mu_k."""
         if not self._expanded:
