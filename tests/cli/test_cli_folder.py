@@ -177,12 +177,16 @@ def test_options_that_do_not_work_with_a_folder(
     assert not (tmp_path / "out").exists()
 
 
-def test_a_model_is_for_folders_only(
+def test_a_single_table_takes_a_segmentation(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    wc.save(wc.neuralize([[0.0, 1.0], [1.0, 2.0]]), tmp_path / "model")
     code, _, error = invoke(capsys, "explain", folder / "0.parquet", "--model", tmp_path / "model")
     assert code == 2
-    assert "--model works only with results in a folder. Set --out to a folder." in error
+    assert error == (
+        "whycluster: --model must be a segmentation, written by whycluster fit or wc.save; "
+        f"{tmp_path / 'model'} contains a TableNetwork.\n"
+    )
 
 
 def test_verify_checks_a_folder(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
