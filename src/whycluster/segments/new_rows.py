@@ -18,6 +18,7 @@ from whycluster.data import display
 from whycluster.data.arrays import evenly_spaced
 from whycluster.data.column_kinds import ColumnKind
 from whycluster.data.columns import category_as_text
+from whycluster.data.settings import setting
 from whycluster.data.table import Table
 from whycluster.segments.population import (
     KnownColumn,
@@ -62,7 +63,7 @@ def check_rows(known: KnownPopulation, table: Table, where: str) -> None:
     Parameters
     ----------
     known : the rows that the segmentation was made on
-    table : the new rows, as the network opened them
+    table : the new rows, as the network opened them; messages contain its name
     where : the function that was called, for messages
     """
     found = list(deviations(known, table))
@@ -78,10 +79,11 @@ def check_rows(known: KnownPopulation, table: Table, where: str) -> None:
     more = f"; and {display.count(count - _SHOWN, 'more column')}" if count > _SHOWN else ""
     if grave:
         raise InvalidInputError(
-            f"{where}: new must have the columns and units of the rows that the segmentation was made on; "
-            f"{listed}{more}. Convert them first, or pass check=False."
+            f"{where}: {table.name} must have the columns and units of the rows that the segmentation was made "
+            f"on; {listed}{more}. Convert them first, or {setting('pass check=False')}."
         )
-    warnings.warn(f"{where}: {listed}{more}.", PopulationWarning, stacklevel=level_of_the_caller())
+    which = "" if table.name == "new" else f"in {table.name}, "
+    warnings.warn(f"{where}: {which}{listed}{more}.", PopulationWarning, stacklevel=level_of_the_caller())
 
 
 def deviations(known: KnownPopulation, table: Table) -> Iterator[Deviation]:

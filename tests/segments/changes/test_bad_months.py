@@ -78,6 +78,17 @@ BAD: dict[str, tuple[Change, str]] = {
         "changes: after must have the 4 columns that the segmentation was made on; missing: ['age']; "
         "unknown: ['CustomerID', 'Age']. Select or rename its columns first.",
     ),
+    "another currency": (
+        lambda frame: frame.assign(spend=frame["spend"] * 1000),
+        "changes: after must have the columns and units of the rows that the segmentation was made on; column "
+        "'spend' holds values about 1000 times larger (the median of its absolute values other than 0 is "
+        "22075 instead of 22.1). Convert them first, or pass check=False.",
+    ),
+    "a column of another type": (
+        lambda frame: frame.assign(visits=frame["visits"].map("{} times".format)),
+        "changes: after must have the columns and units of the rows that the segmentation was made on; column "
+        "'visits' must hold numbers, but holds text. Convert them first, or pass check=False.",
+    ),
     "an array": (
         lambda frame: frame.to_numpy(),
         "changes: after must be a pandas or polars DataFrame or a pyarrow Table, with a column of ids; got "
@@ -101,6 +112,17 @@ def test_a_bad_month_is_refused(kind: str, seg: wc.Segmentation) -> None:
         with pytest.raises(wc.InvalidInputError) as error:
             wc.changes(seg, change(frame), frame, on="CustomerID")
         assert str(error.value) == message.replace("after must", "before must")
+
+
+def test_an_unseen_category_is_a_warning(seg: wc.Segmentation) -> None:
+    frame = customers()
+    with pytest.warns(wc.PopulationWarning) as caught:
+        wc.changes(seg, frame, frame.assign(city="Lima"), on="CustomerID")
+    assert [str(warning.message) for warning in caught] == [
+        "changes: in after, column 'city' holds ['Lima'] in 240 of 240 rows, which the segmentation was not "
+        "made on."
+    ]
+    wc.changes(seg, frame, frame.assign(city="Lima"), on="CustomerID", check=False)
 
 
 def test_missing_values_that_the_model_cannot_take_are_named() -> None:
@@ -128,7 +150,7 @@ def test_missing_values_that_the_model_cannot_take_are_named() -> None:
 def test_missing_values_that_the_pipeline_fills_are_values(seg: wc.Segmentation) -> None:
     before = customers()
     after = before.assign(spend=np.nan)
-    changes = wc.changes(seg, before, after, on="CustomerID")
+    changes = wc.changes(seg, before, after, on="CustomerID", check=False)
     rows = changes.to_frame().set_index("CustomerID")
     moved = rows[rows["status"] == "moved"]
     assert len(moved)

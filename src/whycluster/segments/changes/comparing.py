@@ -23,16 +23,21 @@ from whycluster.segments.changes.matching import NONE, MatchedClusters, match_cl
 from whycluster.segments.changes.pairing import PairedRows
 from whycluster.segments.changes.record import ChangeRecord, Moves
 from whycluster.segments.changes.result import Changes
+from whycluster.segments.new_rows import check_rows
 from whycluster.segments.segmentation import Segmentation
 
 _WHERE = "changes"
 
 
 @overload
-def changes(segmentation: Segmentation, before: Any, after: Any, /, *, on: Hashable) -> Changes: ...
+def changes(
+    segmentation: Segmentation, before: Any, after: Any, /, *, on: Hashable, check: bool = True
+) -> Changes: ...
 @overload
-def changes(old: Segmentation, new: Segmentation, before: Any, after: Any, /, *, on: Hashable) -> Changes: ...
-def changes(*given: Any, on: Hashable) -> Changes:
+def changes(
+    old: Segmentation, new: Segmentation, before: Any, after: Any, /, *, on: Hashable, check: bool = True
+) -> Changes: ...
+def changes(*given: Any, on: Hashable, check: bool = True) -> Changes:
     """Compare two tables of the same customers, or of other rows with ids, at two times.
 
     ``changes(segmentation, before, after, on="CustomerID")`` assigns both tables to the clusters of one
@@ -53,6 +58,8 @@ def changes(*given: Any, on: Hashable) -> Changes:
     on : the name of the column with the ids, or of the index of a pandas DataFrame. The ids need not be in
         the same order. A row whose id is only in ``before`` is gone, and one whose id is only in ``after``
         is new.
+    check : whether to compare both tables with the rows that the segmentations were made on, as
+        `Segmentation.assign` does
 
     Returns
     -------
@@ -72,7 +79,7 @@ def changes(*given: Any, on: Hashable) -> Changes:
     pairing = PairedRows.of(before, after, on, _WHERE)
     if len(segmentations) > 1:
         _check_columns(segmentations, before, after)
-    months = [_Month.of(each, before, after) for each in segmentations]
+    months = [_Month.of(each, before, after, check) for each in segmentations]
     old, new = months[0], months[-1]
     matches = _match(old, new) if len(months) > 1 else MatchedClusters.same(old.segmentation.labels)
     codes = old.before_codes, matches.from_new[new.after_codes]
@@ -134,12 +141,14 @@ class _Month(NamedTuple):
     after_codes: Codes
 
     @classmethod
-    def of(cls, segmentation: Segmentation, before: Any, after: Any) -> _Month:
+    def of(cls, segmentation: Segmentation, before: Any, after: Any, check: bool) -> _Month:
         network = segmentation.network
         first, second = (
             network.open(_select(frame, segmentation.feature_names, name), _WHERE, name=name)
             for frame, name in ((before, "before"), (after, "after"))
         )
+        for table in (first, second) if check else ():
+            check_rows(segmentation.population, table, _WHERE)
         codes = (outputs.assign(network.energy, table) for table in (first, second))
         return cls(segmentation, first, second, *codes)
 

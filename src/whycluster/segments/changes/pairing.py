@@ -18,6 +18,7 @@ from whycluster.data.cells import index_of
 from whycluster.data.column_kinds import ColumnKind, kind_of_values
 from whycluster.data.frame_table import as_frame
 from whycluster.data.missing import is_missing
+from whycluster.data.settings import setting
 
 _MOST_NAMED = 5
 _IDS = (ColumnKind.NUMBER, ColumnKind.TEXT, ColumnKind.DATE, ColumnKind.BOOLEAN)
@@ -103,7 +104,7 @@ def _column(frame: nw.DataFrame[Any], on: Hashable, where: str, name: str) -> li
     if index is not None and on is not None and index.name == on:
         return list(index.tolist())
     raise InvalidInputError(
-        f"{where}: {name} must have the column {on!r}, which on names; its columns are "
+        f"{where}: {name} must have the column {on!r}, which {setting('on')} names; its columns are "
         f"{display.cut(frame.columns, 10)}."
     )
 
