@@ -219,8 +219,8 @@ class Segmentation:
         >>> import whycluster as wc
         >>> frame = pd.DataFrame({"age": [20, 21, 60, 61], "city": ["Rome", "Rome", "Oslo", "Oslo"]})
         >>> seg = wc.segment(frame, n_clusters=2, measure_quality=False)
-        >>> print(seg.to_sql("customers", columns=["id"]).splitlines()[6])
-          FROM "customers" AS whycluster_t
+        >>> 'FROM "customers"' in seg.to_sql("customers", columns=["id"])
+        True
         """
         known = [Column(column.name, column.kind) for column in self.population.columns]
         return select(self.network, known, table, dialect, columns)
