@@ -85,7 +85,20 @@ def test_without_a_command_it_shows_the_help() -> None:
 
 @pytest.mark.parametrize(
     "command",
-    ["explain", "report", "row", "compare", "rules", "evaluate", "fit", "show", "verify", "demo", "models"],
+    [
+        "explain",
+        "report",
+        "row",
+        "compare",
+        "rules",
+        "evaluate",
+        "fit",
+        "show",
+        "changes",
+        "verify",
+        "demo",
+        "models",
+    ],
 )
 def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = invoke(capsys, command, "--help")

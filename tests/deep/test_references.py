@@ -114,7 +114,9 @@ def test_features_that_are_never_negative_are_measured_from_zero() -> None:
     np.testing.assert_array_equal(exp.cluster, usual.cluster)
     np.testing.assert_array_equal(exp.cluster, head.predict(features))
     np.testing.assert_array_equal(exp.evidence, usual.evidence)
-    assert exp.beta == pytest.approx(usual.beta, rel=1e-6)  # float32 features are measured in single precision
+    assert exp.beta == pytest.approx(
+        usual.beta, rel=1e-6
+    )  # float32 features are measured in single precision
     np.testing.assert_allclose(exp.relevance.sum(1), exp.features.relevance.sum(1), atol=1e-3)
     assert np.abs(exp.residual).max() > 0.1 * exp.evidence.max()
 

@@ -33,7 +33,7 @@ def main() -> None:
     }
     for command in (
         *("explain", "report", "row", "compare", "rules", "evaluate"),
-        *("fit", "show", "verify", "demo", "models"),
+        *("fit", "show", "changes", "verify", "demo", "models"),
     ):
         texts[f"help_{command}"] = said(command, "--help")
     with tempfile.TemporaryDirectory() as folder:

@@ -3,8 +3,8 @@
 In reading order:
 
 - `commands`: the commands and their options
-- `explain`, `row`, `compare`, `rules`, `report`, `evaluate`, `fit` (and ``show``), `verify`, `demo`,
-  `models`: one module per command
+- `explain`, `row`, `compare`, `rules`, `report`, `evaluate`, `fit` (and ``show``), `changes`, `verify`,
+  `demo`, `models`: one module per command
 - `folder`, `sampling`: ``explain`` for folders of files, which clusters a sample of their rows
 - `clustering`: the options, columns and clusters of a table
 - `reading`, `writing`: read tables from files and write them to files; `naming`: names from a file

@@ -82,22 +82,25 @@ class CommandOptions:
                 "--k and --labels cannot be combined: --k creates new clusters, whereas --labels uses "
                 "existing clusters. Use only one of these options."
             )
-        delimiter = _TABS.get(given["delimiter"], given["delimiter"])
-        if delimiter is not None and not (len(delimiter) == 1 and delimiter.isascii()):
-            raise InvalidInputError(
-                f"--delimiter must be a single ASCII character, or tab; got {delimiter!r}."
-            )
-        for word in given["missing"]:
-            if not is_utf8(word):
-                raise InvalidInputError(f"--missing must be valid UTF-8; got {word!r}.")
         id_column = given.get("id_column")
-        format_options = {name: given[name] for name in ("decimal", "encoding", "missing", "sheet")}
-        file = TableFile(given["file"], delimiter, **format_options, id=id_column)
+        file = table_file(given["file"], given, id_column)
         rest = {name: given[name] for name in ("k", "labels", "columns", "ignore", "seed")}
         rest.update(names=given.get("names"), model=given.get("model"))
         if rest["model"] is not None:
             _refuse_new_clusters(given)
         return cls(file, id=id_column, id_option=id_option, **rest)
+
+
+def table_file(path: Path, given: Mapping[str, Any], id_column: str | None) -> TableFile:
+    """Check the options that describe the format of a file and return the file with its format."""
+    delimiter = _TABS.get(given["delimiter"], given["delimiter"])
+    if delimiter is not None and not (len(delimiter) == 1 and delimiter.isascii()):
+        raise InvalidInputError(f"--delimiter must be a single ASCII character, or tab; got {delimiter!r}.")
+    for word in given["missing"]:
+        if not is_utf8(word):
+            raise InvalidInputError(f"--missing must be valid UTF-8; got {word!r}.")
+    format_options = {name: given[name] for name in ("decimal", "encoding", "missing", "sheet")}
+    return TableFile(path, delimiter, **format_options, id=id_column)
 
 
 @dataclass(frozen=True)

@@ -340,6 +340,44 @@ def rules(**options: Any) -> None:
 
 
 @whycluster.command()
+@click.argument("before", type=click.Path(path_type=Path))
+@click.argument("after", type=click.Path(path_type=Path))
+@click.option(
+    "--model",
+    type=click.Path(path_type=Path),
+    required=True,
+    metavar="FILE",
+    help="The segmentation, written by fit or wc.save.",
+)
+@click.option(
+    "--new-model",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Another segmentation, for AFTER; its clusters are matched with those of --model.",
+)
+@click.option("--id", "id_column", required=True, metavar="COLUMN", help="Column that identifies the rows.")
+@click.option(
+    "--check/--no-check",
+    default=True,
+    help="Compare the columns and units of both files with those of the segmentation.",
+)
+@click.option("--report", type=click.Path(path_type=Path), help="Write an HTML report.")
+@_force
+@_reading_options
+@_quiet
+@_json
+def changes(**options: Any) -> None:
+    """Compare two files of the same customers, BEFORE and AFTER, under a segmentation.
+
+    Show who moved from which cluster to which, who is new and who is gone, which columns drove each move, and
+    which columns changed within clusters.
+    """
+    from whycluster.cli.changes import changes
+
+    changes(**options)
+
+
+@whycluster.command()
 @_table_options
 @_model
 @_repeatable_option("--methods", "METHODS", "Methods to compare (comma-separated); all by default.")

@@ -79,8 +79,8 @@ def check_rows(known: KnownPopulation, table: Table, where: str) -> None:
     more = f"; and {display.count(count - _SHOWN, 'more column')}" if count > _SHOWN else ""
     if grave:
         raise InvalidInputError(
-            f"{where}: {table.name} must have the columns and units of the rows that the segmentation was made "
-            f"on; {listed}{more}. Convert them first, or {setting('pass check=False')}."
+            f"{where}: {table.name} must have the columns and units of the rows that the segmentation was "
+            f"made on; {listed}{more}. Convert them first, or {setting('pass check=False')}."
         )
     which = "" if table.name == "new" else f"in {table.name}, "
     warnings.warn(f"{where}: {which}{listed}{more}.", PopulationWarning, stacklevel=level_of_the_caller())

@@ -80,14 +80,14 @@ BAD: dict[str, tuple[Change, str]] = {
     ),
     "another currency": (
         lambda frame: frame.assign(spend=frame["spend"] * 1000),
-        "changes: after must have the columns and units of the rows that the segmentation was made on; column "
-        "'spend' holds values about 1000 times larger (the median of its absolute values other than 0 is "
-        "22075 instead of 22.1). Convert them first, or pass check=False.",
+        "changes: after must have the columns and units of the rows that the segmentation was made on; "
+        "column 'spend' holds values about 1000 times larger (the median of its absolute values other than 0 "
+        "is 22075 instead of 22.1). Convert them first, or pass check=False.",
     ),
     "a column of another type": (
         lambda frame: frame.assign(visits=frame["visits"].map("{} times".format)),
-        "changes: after must have the columns and units of the rows that the segmentation was made on; column "
-        "'visits' must hold numbers, but holds text. Convert them first, or pass check=False.",
+        "changes: after must have the columns and units of the rows that the segmentation was made on; "
+        "column 'visits' must hold numbers, but holds text. Convert them first, or pass check=False.",
     ),
     "an array": (
         lambda frame: frame.to_numpy(),

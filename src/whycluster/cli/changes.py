@@ -1,0 +1,68 @@
+"""``whycluster changes BEFORE AFTER`` shows who moved between the clusters of a segmentation, and why."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from whycluster.cli.clustering import load_segmentation, table_file
+from whycluster.cli.formatting import print_notes, to_json
+from whycluster.cli.output import print_result
+from whycluster.cli.reading import TableFile, read, with_dates
+from whycluster.cli.writing import REPORT_SUFFIXES, check_target
+from whycluster.core.errors import PopulationWarning
+from whycluster.data import display
+from whycluster.data.progress import Progress
+from whycluster.data.settings import spelled_as
+from whycluster.segments.changes.comparing import changes as compare_tables
+from whycluster.segments.changes.result import Changes
+
+if TYPE_CHECKING:
+    import polars as pl
+
+_SPELLINGS = {"on": "--id", "pass check=False": "add --no-check"}
+
+
+def changes(
+    *,
+    before: Path,
+    after: Path,
+    model: Path,
+    new_model: Path | None,
+    id_column: str,
+    check: bool,
+    report: Path | None,
+    force: bool,
+    quiet: bool,
+    as_json: bool,
+    **file_options: Any,
+) -> None:
+    """Compare two files under a segmentation, and print who moved and why."""
+    for table in (before, after) if report is not None else ():
+        check_target(report, "--report", REPORT_SUFFIXES, table, force)  # type: ignore[arg-type]  # not None
+    segmentations = [load_segmentation(path) for path in (model, new_model) if path is not None]
+    tables = [_read(table_file(path, file_options, id_column)) for path in (before, after)]
+    with warnings.catch_warnings(record=True) as caught, spelled_as(_SPELLINGS):
+        warnings.simplefilter("always", PopulationWarning)
+        with Progress("comparing", None):
+            found = compare_tables(*segmentations, *tables, on=id_column, check=check)
+    if not quiet:
+        print_notes({}, [], [str(warning.message).removeprefix("changes: ") for warning in caught])
+    if report is not None:
+        found.report(report, title=f"{before.name} and {after.name}")
+    print_result(to_json(_facts(found)) if as_json else found.summary())
+    if report is not None and not quiet and not as_json:
+        print_result(f"\nReport written to {report}.")
+
+
+def _read(file: TableFile) -> pl.DataFrame:
+    with Progress(f"reading {display.printable(file.path.name)}", None):
+        frame = read(file)
+    return frame.with_columns(with_dates(frame).get_columns())
+
+
+def _facts(found: Changes) -> dict[str, Any]:
+    """Return the changes, for JSON."""
+    tables = {"flows": found.flows, "sizes": found.sizes, "drivers": found.drivers, "drift": found.drift}
+    return {name: frame("polars").to_dicts() for name, frame in tables.items()}
