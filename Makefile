@@ -137,6 +137,7 @@ bench: $(TEST)/installed $(SPARK)/installed
 	$(TEST)/bin/python -m benchmarks.changes
 	$(TEST)/bin/python -m benchmarks.elbow --data $(DATA)
 	$(TEST)/bin/python -m benchmarks.startup
+	$(TEST)/bin/python -m benchmarks.service
 	$(TEST)/bin/python -m benchmarks.report
 	$(TEST)/bin/python -m benchmarks.counterfactual
 	$(TEST)/bin/python -m benchmarks.command
