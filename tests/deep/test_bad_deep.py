@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -631,3 +632,19 @@ def test_unsupported_results_of_deep_clusterings() -> None:
         'heatmaps: relevance must not be summed over locations, as it is with units="channels". Explain '
         "without units."
     )
+
+
+@pytest.mark.parametrize("method", ["rules", "pair", "strategies", "counterfactual"])
+def test_what_needs_columns_is_refused(method: str) -> None:
+    rows = np.random.default_rng(0).normal(size=(12, 4)).astype(np.float32)
+    encoder = nn.Sequential(nn.Linear(4, 5), nn.ReLU()).eval()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # there are few rows
+        exp: Any = wc.explain(DeepClustering(encoder, HEAD), rows)
+    with pytest.raises(wc.InvalidInputError) as caught:
+        getattr(exp, method)(0, 1)
+    assert str(caught.value) == (
+        f"{method}: relevance must belong to the columns of a table; it belongs to the inputs of an encoder. "
+        f"Use exp.features.{method}, about the features that are clustered."
+    )
+    assert callable(getattr(exp.features, method))

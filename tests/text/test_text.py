@@ -1307,3 +1307,13 @@ def test_tokens_are_located_in_linear_time() -> None:
 
 def cut(text: str) -> list[str]:
     return [word[:-1] for word in text.split()]
+
+
+@pytest.mark.parametrize("method", ["rules", "strategies", "counterfactual"])
+def test_what_needs_columns_is_refused(pipeline: Any, method: str) -> None:
+    with pytest.raises(wc.InvalidInputError) as caught:
+        getattr(explain(pipeline), method)(0)
+    assert str(caught.value) == (
+        f"{method}: relevance must belong to the columns of a table; it belongs to the words of documents. "
+        "Use summary() for the words of each cluster, or pair() for those of two documents."
+    )

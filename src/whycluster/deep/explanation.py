@@ -69,6 +69,9 @@ class DeepExplanation(BaseExplanation):
     instead: ClassVar[str] = (
         "Draw images with plot.images() and the clustered features with exp.features.plot."
     )
+    not_columns: ClassVar[str] = (
+        "the inputs of an encoder. Use exp.features.{method}, about the features that are clustered."
+    )
     relevance: NDArray[Any]
     features: Explanation
     at: str | None

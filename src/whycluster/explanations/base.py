@@ -8,7 +8,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from textwrap import fill
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,6 +55,7 @@ class BaseExplanation(RowAccess, ArrowTable):
 
     noun: ClassVar[str]  # the word for a row
     instead: ClassVar[str] = ""  # advice in the errors of plots that need features
+    not_columns: ClassVar[str] = ""  # what relevance belongs to, if not to columns, and what to do instead
 
     evidence: NDArray[Any]
     beta: float | None
@@ -339,6 +340,28 @@ class BaseExplanation(RowAccess, ArrowTable):
             competitor_codes=self.competitor_codes[chosen],
             positions=chosen if self.positions is None else self.positions[chosen],
             **self._take(chosen),
+        )
+
+    def rules(self, *_: Any, **__: Any) -> Any:
+        """Refuse: only the columns of a table have conditions; see `whycluster.Explanation.rules`."""
+        self._refuse("rules")
+
+    def pair(self, *_: Any, **__: Any) -> Any:
+        """Refuse: two rows are compared by columns or words; see `whycluster.Explanation.pair`."""
+        self._refuse("pair")
+
+    def strategies(self, *_: Any, **__: Any) -> Any:
+        """Refuse: only the relevance of columns is grouped; see `whycluster.Explanation.strategies`."""
+        self._refuse("strategies")
+
+    def counterfactual(self, *_: Any, **__: Any) -> Any:
+        """Refuse: only the columns of a table are changed; see `whycluster.Explanation.counterfactual`."""
+        self._refuse("counterfactual")
+
+    def _refuse(self, where: str) -> NoReturn:
+        raise InvalidInputError(
+            f"{where}: relevance must belong to the columns of a table; it belongs to "
+            f"{self.not_columns.format(method=where)}"
         )
 
     def report(

@@ -127,6 +127,10 @@ class TextExplanation(BaseExplanation):
 
     noun: ClassVar[str] = "Document"
     instead: ClassVar[str] = "Draw its words with plot.row() or plot.clusters(), or see to_html()."
+    not_columns: ClassVar[str] = (
+        "the words of documents. Use summary() for the words of each cluster, or pair() for those of two "
+        "documents."
+    )
     word_table: WordTable
     finder: Finder
     residual_shares: Mapping[str, Floats] = field(default_factory=dict)
