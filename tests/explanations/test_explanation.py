@@ -426,6 +426,17 @@ def test_a_cluster_between_two_others() -> None:
     assert statement.phrase == "above cluster 0, below cluster 2"
 
 
+def test_summary_of_labels_for_a_target_counts_its_members_only() -> None:
+    rng = np.random.default_rng(0)
+    kind = np.arange(90) % 3
+    X = rng.normal(size=(90, 2)) + 9.0 * np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])[kind]
+    summary = wc.explain(kind, X, target=1).summary()
+    assert summary.clusters.tolist() == [1]
+    assert summary.size.tolist() == [30]
+    assert "does not predict" not in str(summary)
+    assert f"{X[kind == 1, 0].mean():.3g}" in str(summary)
+
+
 def test_summary_of_a_target_counts_its_members_only(wine: Array, kmeans: Any) -> None:
     own, asked = wc.explain(kmeans, wine).summary(), wc.explain(kmeans, wine, target=2).summary()
     assert asked.clusters.tolist() == [2]

@@ -179,7 +179,13 @@ class BaseExplanation(RowAccess, ArrowTable):
     @property
     def is_labeled(self) -> bool:
         """Whether rows have labels of a clustering that gives only labels; the network may assign others."""
-        return self.fidelity is not None or self.agreement is not None
+        return (self.fidelity is not None or self.agreement is not None) and not self._has_one_target
+
+    @property
+    def _has_one_target(self) -> bool:
+        """Whether all rows were explained for one cluster, so that their own labels are not known."""
+        codes = self.cluster_codes  # labels are at least two
+        return self.is_targeted and self.positions is None and bool((codes == codes[0]).all())
 
     def surrogate_sentences(self) -> list[str]:
         """Return the caveats about the surrogate that apply to all shares, or [] if there is no surrogate."""
@@ -191,7 +197,7 @@ class BaseExplanation(RowAccess, ArrowTable):
         if left >= _LEAST_RESIDUAL and self.threshold is None:
             lines.append(f"Relative to its evidence, {left:.0%} belongs to no feature.")
         n = int((~self.is_member).sum())
-        if n:
+        if n and self.is_labeled:
             labels = self.labels[np.setdiff1d(self.cluster_codes, self.cluster_codes[self.is_member])]
             lost = ", ".join(display.clean(str(label)) for label in labels)
             have = "has" if n == 1 else "have"
