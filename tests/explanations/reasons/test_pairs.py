@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -271,3 +272,33 @@ class TestErrors:
         rows += 1.0
         with pytest.raises(wc.InvalidInputError, match=r"^pair: the data have been changed since they were "):
             exp.pair(0, 1)
+
+
+class TestWhatIsPrinted:
+    def test_rows_of_the_same_name_are_told_apart(self) -> None:
+        frame = pd.DataFrame(X, index=["a"] * len(X))
+        pair = wc.explain(KMEANS, frame.to_numpy()).pair(0, 1)
+        named = wc.explain(KMeans(2, n_init=1, random_state=0).fit(frame), frame).pair(0, 1)
+        assert "position" not in str(pair)
+        assert named.claim().startswith("Rows a (position 0) and a (position 1) are both in cluster ")
+
+    def test_a_residual_of_each_row_is_listed_even_if_it_cancels_in_both(self) -> None:
+        rng = np.random.default_rng(1)
+        kind = np.arange(60) % 3
+        rows = np.c_[rng.normal(size=60) + 4 * (kind == 1), rng.normal(size=60) + 4 * (kind == 2)]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the surrogate misses a few labels
+            pair = wc.explain(kind, rows).pair(0, 1)
+        rest = pair.evidence - pair.parts.sum(axis=1)
+        assert np.abs(rest).min() > 1e-3 > 1e-9 > abs(pair.residual)
+        assert str(pair).splitlines()[-1].split() == [
+            *["no", "single", "feature"],
+            *[f"{each:.3g}" for each in rest],
+            "0",
+        ]
+
+    def test_rounding_error_is_zero(self) -> None:
+        rows = np.array([[0.1, 0.3, 7.0], [0.2, 9.7, 7.0], [0.3, 0.1, 7.0], [0.1, 9.9, 7.0]])
+        pair = wc.explain(KMeans(2, n_init=1, random_state=0).fit(rows), rows).pair(0, 1)
+        assert "e-" not in str(pair)
+        assert "-0 " not in str(pair)

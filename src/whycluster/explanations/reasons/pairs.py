@@ -24,7 +24,7 @@ from whycluster.data.labels import cluster_name
 from whycluster.explanations.base import BaseExplanation
 from whycluster.explanations.wording.formatting import WIDTH
 
-_ROUNDING = 1e-6  # a residual below this fraction of the evidence is not listed
+_ROUNDING = 1e-6  # figures below this fraction of the evidence are rounding error
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -120,7 +120,10 @@ class Pair:
 
     @property
     def _titles(self) -> list[str]:
-        return [display.clean(str(name)) for name in self.rows]
+        names = [display.clean(str(name)) for name in self.rows]
+        if names[0] != names[1]:
+            return names
+        return [f"{name} (position {at})" for name, at in zip(names, self.positions.tolist(), strict=True)]
 
     def strongest(self) -> str:
         """Return the feature that separates the rows most, or that speaks most for both, as a sentence."""
@@ -152,18 +155,28 @@ class Pair:
         lines = []
         for i in shown:
             values = [display.format_value(value) for value in self.values[:, i]]
-            figures = [f"{each:.3g}" for each in (*self.parts[:, i], relevance[i])]
+            figures = [self._figure(each) for each in (*self.parts[:, i], relevance[i])]
             lines.append([str(self.feature_names[i]), *values, *figures, display.bar(relevance[i], largest)])
         left = np.setdiff1d(order, shown)
         if left.size:
-            figures = [f"{each:.3g}" for each in (*self.parts[:, left].sum(axis=1), relevance[left].sum())]
+            sums = (*self.parts[:, left].sum(axis=1), relevance[left].sum())
+            figures = [self._figure(each) for each in sums]
             lines.append([f"{display.count(left.size, f'more {self.unit}')}", "", "", *figures, ""])
-        if abs(self.residual) > _ROUNDING * max(largest, float(np.abs(self.evidence).sum())):
-            rest = self.evidence - self.parts.sum(axis=1)
-            figures = [f"{each:.3g}" for each in (*rest, self.residual)]
+        rest = self.evidence - self.parts.sum(axis=1)
+        if np.abs(rest).max() > self._least:  # the parts of both rows may add up where those of each do not
+            figures = [self._figure(each) for each in (*rest, self.residual)]
             lines.append([f"no single {self.unit}", "", "", *figures, ""])
         heads = [self.unit, f"in {first}", f"in {second}", f"for {first}", f"for {second}", "both", ""]
         return display.table(heads, lines, "<>>>>><")
+
+    @property
+    def _least(self) -> float:
+        """The smallest figure that is more than rounding error."""
+        largest = float(np.abs(self.relevance).max(initial=0.0))
+        return _ROUNDING * max(largest, float(np.abs(self.evidence).sum()))
+
+    def _figure(self, value: float) -> str:
+        return f"{value:.3g}" if abs(value) > self._least else "0"
 
     def to_frame(self, backend: str | None = None) -> Any:
         """Return a frame with one line per feature, in the order of decreasing relevance.
