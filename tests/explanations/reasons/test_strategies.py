@@ -225,7 +225,7 @@ class TestText:
         found = exp.strategies()
         text = found.describe(2)
         assert text.startswith(
-            "Cluster 0 has 2 groups of reasons. The rows of clusters 1 and 2 are there for similar reasons."
+            "Cluster 0 has 2 groups of reasons. No separate groups of reasons were found in clusters 1 and 2."
         )
         lines = [line.split() for line in text.splitlines() if re.search(r" x\d ", line)]
         assert len(lines) == 4
@@ -270,7 +270,7 @@ class TestText:
         ]
         found = nearest(X, np.repeat([0, 1], [30, 50])).strategies()
         assert " ".join(str(found).split()) == (
-            "The rows of cluster 1 are there for similar reasons. Not tested, because there are fewer than "
+            "No separate groups of reasons were found in cluster 1. Not tested, because there are fewer than "
             "40 rows: cluster 0."
         )
 

@@ -99,7 +99,7 @@ class ClusterStrategies:
     ----------
     cluster : the label of the cluster
     size : the number of members
-    groups : the groups, the largest first; a single one if the members are there for similar reasons
+    groups : the groups, the largest first; a single one if no separate groups were found
     is_tested : whether there were enough members to look for groups
     """
 
@@ -176,7 +176,7 @@ class Strategies:
         ]
         if one:
             names = list_clusters(display.format_names(each.cluster for each in one))
-            texts.append(f"The rows of {names} are there for similar reasons.")
+            texts.append(f"No separate groups of reasons were found in {names}.")
         if few:
             names = list_clusters(display.format_names(each.cluster for each in few))
             texts.append(f"Not tested, because there are fewer than {_LEAST_ROWS} rows: {names}.")
