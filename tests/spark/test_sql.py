@@ -108,6 +108,21 @@ def test_dates_as_text_with_zones(spark: Any) -> None:
         spark.conf.unset("spark.sql.session.timeZone")
 
 
+def test_rules(spark: Any) -> None:
+    frame = mixed()
+    rules = wc.explain(wc.tabular.pipeline(frame, 3, random_state=0), frame).rules(2)
+    rows = [
+        (i, *(None if isinstance(cell, float) and np.isnan(cell) else cell for cell in row))
+        for i, row in enumerate(frame.astype(object).itertuples(index=False, name=None))
+    ]
+    spark.createDataFrame(rows, [ROW, *frame.columns]).createOrReplaceTempView("rules_test")
+    found = spark.sql(rules.to_sql("rules_test", dialect="spark")).collect()
+    by_row = {row[ROW]: row["cluster"] for row in found}
+    assert [by_row[i] for i in range(len(frame))] == rules.apply(frame).tolist()
+    for each in rules:
+        assert spark.sql(rules.to_sql("rules_test", each.cluster, dialect="spark")).count() == each.n_rows
+
+
 def test_rows_that_assign_refuses_have_no_cluster(spark: Any) -> None:
     frame = pd.DataFrame({"a": np.arange(20.0), "b": np.arange(20.0) % 3})
     seg = wc.Segmentation.of(KMeans(2, n_init=1, random_state=0).fit(frame), frame, measure_quality=False)

@@ -132,6 +132,14 @@ def as_frame(X: Any, where: str, name: str) -> nw.DataFrame[Any] | None:
     return frame if isinstance(frame, nw.DataFrame) else None
 
 
+def select_columns(X: Any, names: list[Hashable], where: str, name: str) -> Any:
+    """Return the named columns of a frame, in this order, or X itself if it does not have all of them."""
+    frame = as_frame(X, where, name)
+    if frame is None or frame.columns == names or not set(names) <= set(frame.columns):
+        return X
+    return frame.select([nw.col(each) for each in names]).to_native()  # type: ignore[arg-type]  # any hashable
+
+
 def _repeated_name(X: Any) -> Hashable:
     names = list(getattr(X, "column_names", None) or X.columns)
     return next(c for c in names if names.count(c) > 1)  # type: ignore[no-any-return]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 import re
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from decimal import Decimal
 from typing import Any
 
@@ -60,6 +60,19 @@ def quote_name(name: Hashable, dialect: str, where: str) -> str:
         )
     mark = "`" if dialect == SPARK else '"'
     return mark + text.replace(mark, 2 * mark) + mark
+
+
+def check_columns(names: Iterable[Hashable], dialect: str, where: str) -> None:
+    """Raise an error if two columns have the same name in the database."""
+    seen: dict[str, str] = {}
+    for name in map(str, names):
+        key = name if dialect == POSTGRES else name.lower()
+        if key in seen:
+            raise InvalidInputError(
+                f"{where}: columns must have different names in {dialect}; {seen[key]!r} and {name!r} are "
+                "the same. Rename one of them, and fit the model again."
+            )
+        seen[key] = name
 
 
 def quote_table(table: str, dialect: str, where: str) -> str:

@@ -123,6 +123,47 @@ class TestWhatIsSaidIsTrue:
         found = reference.figures(rules, frame, shown)
         assert [(r.cluster, r.text, r.n_rows, r.n_members) for c in rules for r in c.rules] == found
 
+    def test_without_rules_there_are_no_figures(self) -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found = wc.explain(np.array([0, 0, 1, 1]), np.ones((4, 1))).rules()
+        assert found.sentence() == "No rule was found for any cluster."
+
+    def test_other_columns_are_ignored(self, explained: Any) -> None:
+        exp, frame = explained
+        rules = exp.rules()
+        more = frame[frame.columns[::-1]].assign(note="new")
+        assert rules.apply(more).tolist() == rules.apply(frame).tolist()
+
+    def test_labels_of_a_rule_that_differs_from_them_are_described_themselves(self) -> None:
+        rng = np.random.default_rng(0)
+        X = rng.normal(size=(200, 2))
+        model = DBSCAN(eps=0.35, min_samples=6).fit(X)
+        model.labels_[np.flatnonzero(model.labels_ == 0)[:1]] = -1
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            exp = wc.explain(model, X)
+        assert exp.agreement is not None
+        assert (exp.assigned != exp.cluster).any()
+        sizes = {each.cluster: each.size for each in exp.rules()}
+        assert sizes == {name: int((exp.cluster == name).sum()) for name in sizes}
+
+    @pytest.mark.parametrize(
+        ("values", "text"),
+        [
+            (("missing",), 'c is "missing"'),
+            (("not missing",), 'c is "not missing"'),
+            (("x or y",), 'c is "x or y"'),
+            (("one of us", " b"), 'c is one of "one of us" and " b"'),
+            (("a, b", "a and b", "c"), 'c is one of "a, b", "a and b" and c'),
+            (("missing person",), "c is missing person"),
+            (("",), "c is ''"),
+        ],
+    )
+    def test_categories_are_quoted_where_they_could_be_misread(self, values: Any, text: str) -> None:
+        assert Condition("c", "category", values=values).text == text
+        assert Condition("c", "category", missing=True).text == "c is missing"
+
 
 class TestSql:
     def test_duckdb_gives_the_same_clusters(self, explained: Any) -> None:
@@ -173,6 +214,17 @@ class TestSql:
         connection.register("t", frame)
         found = connection.execute(rules.to_sql("t")).fetchdf()["cluster"]
         assert found.tolist() == exp.cluster.tolist()
+
+    def test_names_that_differ_only_in_case(self) -> None:
+        frame = pd.DataFrame({"a": np.arange(20.0), "A": np.arange(20.0) % 2})
+        rules = wc.explain(np.arange(20) // 10, frame).rules()
+        assert '"a" <= 9' in rules.to_sql(dialect="postgres")
+        with pytest.raises(wc.InvalidInputError) as caught:
+            rules.to_sql()
+        assert str(caught.value) == (
+            "to_sql: columns must have different names in duckdb; 'a' and 'A' are the same. Rename one of "
+            "them, and fit the model again."
+        )
 
     def test_other_dialects(self) -> None:
         condition = Condition("a b", "number", low=0.5, may_be_nan=True)
@@ -341,6 +393,15 @@ class TestErrors:
             (
                 lambda exp: exp.rules(max_rules=1.5),
                 "rules: max_rules must be an integer of at least 1; got 1.5.",
+            ),
+            (
+                lambda exp: exp[[]].rules(),
+                "rules: the explanation must have at least one row; it has none.",
+            ),
+            (
+                lambda exp: wc.explain(exp.cluster, exp.data, target=1).rules(),
+                "rules: labels must be explained for their own clusters; all rows are explained for cluster "
+                "1. Explain them without target.",
             ),
             (
                 lambda exp: exp.rules(1)[7],

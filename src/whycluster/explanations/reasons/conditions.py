@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from whycluster.core.errors import InvalidInputError
 from whycluster.data.days import to_days
-from whycluster.data.display import format_items
+from whycluster.data.display import format_items, format_names
 from whycluster.data.sql_quoting import quote_name, quote_value
 from whycluster.explanations.counterfactuals.short_values import UNITS, exactly, text_of
 from whycluster.explanations.reasons.column_values import (
@@ -70,7 +70,7 @@ class Condition:
         if self.kind == BOOLEAN:
             return str(self.values[0]).lower()
         if self.kind == CATEGORY:
-            names = format_items(map(str, self.values))
+            names = [_quoted(name) for name in format_names(map(str, self.values))]
             return names[0] if len(names) == 1 else f"one of {join_words(names)}"
         return self._bounds()
 
@@ -139,8 +139,16 @@ class Condition:
         return f"({name} IS NULL OR {name} > {infinity})" if self.missing else f"{name} <= {infinity}"
 
 
+_JOINING = (", ", " and ", " or ")
 _NOUNS = {"number": "numbers", "boolean": "booleans", "category": "categories"}
 _WORDS = {DAY: ("on or after", "on or before"), TIMESTAMP: ("after", "not after")}
+
+
+def _quoted(category: str) -> str:
+    """Return a category, in quotes if it could be read as several, or as a word of the sentence."""
+    unclear = category != category.strip() or category in ("missing", "not missing")
+    unclear = unclear or category.startswith("one of ")
+    return f'"{category}"' if unclear or any(word in category for word in _JOINING) else category
 
 
 def as_number(bound: Any) -> float:

@@ -15,12 +15,13 @@ from whycluster.core.arrays import Codes, Floats
 from whycluster.core.errors import InvalidInputError
 from whycluster.data import display
 from whycluster.data.arrays import evenly_spaced
-from whycluster.data.frames import build_frame
+from whycluster.data.frame_table import select_columns
+from whycluster.data.frames import build_frame, unique_name
 from whycluster.data.labels import Labels, as_labels
 from whycluster.data.mixed_table import RawTable
 from whycluster.data.opening import open_table
 from whycluster.data.progress import Progress
-from whycluster.data.sql_quoting import check_dialect, quote_name, quote_table, quote_value
+from whycluster.data.sql_quoting import check_columns, check_dialect, quote_name, quote_table, quote_value
 from whycluster.data.table import Table
 from whycluster.data.validation import check_integer
 from whycluster.explanations.base import BaseExplanation
@@ -156,6 +157,8 @@ class Rules:
 
     def sentence(self) -> str:
         """Return how well the rules, tried in the order of `ordered`, agree with the clusters."""
+        if not self.ordered:
+            return "No rule was found for any cluster."
         left = self.n_rows - self.n_right - self.n_wrong
         right, wrong, none = (percent(n / self.n_rows) for n in (self.n_right, self.n_wrong, left))
         return (
@@ -193,7 +196,7 @@ class Rules:
         """Return a query that gives each row of a table the cluster of the first rule that holds for it.
 
         The most precise rule comes first. Rows without a rule get NULL. Names and values are quoted, so they
-        cannot become code.
+        cannot become code. The new column is called "cluster", or "cluster_" if the data have such a column.
 
         Parameters
         ----------
@@ -203,6 +206,7 @@ class Rules:
         dialect : "duckdb", "postgres" or "spark"
         """
         check_dialect(dialect, "to_sql")
+        check_columns(self.feature_names, dialect, "to_sql")
         name = quote_table(table, dialect, "to_sql")
         if cluster is not None:
             return f"SELECT *\nFROM {name}\nWHERE {self._where(self[cluster], dialect)}"
@@ -212,7 +216,8 @@ class Rules:
             f"    WHEN {_and(rule, dialect)} THEN {quote_value(rule.cluster, dialect, 'to_sql')}"
             for rule in self._in_one_type()
         ]
-        label = quote_name("cluster", dialect, "to_sql")
+        taken = [str(each).lower() for each in self.feature_names]  # databases may ignore case
+        label = quote_name(unique_name("cluster", taken), dialect, "to_sql")
         return "\n".join(["SELECT *,", "  CASE", *cases, f"  END AS {label}", f"FROM {name}"])
 
     def _in_one_type(self) -> list[Rule]:
@@ -239,9 +244,11 @@ class Rules:
 
         Parameters
         ----------
-        X : rows with the columns of the explained data
+        X : rows with the columns of the explained data. In a frame, they are found by name, and other columns
+            are ignored.
         """
         names = self.feature_names
+        X = select_columns(X, names, "apply", "X")
         raw = open_table(X, where="apply", n_features=len(names), model_names=names, any_kind=True)
         known = {each.feature: each for rule in self.ordered for each in rule.conditions}
         positions = [names.index(name) for name in known]
@@ -301,7 +308,14 @@ def find_rules(exp: BaseExplanation, relevance: NDArray[Any], max_conditions: in
     check_integer(max_conditions, 1, "rules", "max_conditions")
     check_integer(max_rules, 1, "rules", "max_rules")
     table = exp.unchanged_table("rules")
-    codes = exp.cluster_codes if exp.fidelity is not None else exp.assigned_codes
+    if not len(exp):
+        raise InvalidInputError("rules: the explanation must have at least one row; it has none.")
+    if exp.fidelity is not None and exp.is_targeted and not exp.is_labeled:
+        raise InvalidInputError(
+            f"rules: labels must be explained for their own clusters; all rows are explained for cluster "
+            f"{exp.cluster.tolist()[0]!r}. Explain them without target."
+        )
+    codes = exp.cluster_codes if exp.is_labeled else exp.assigned_codes
     present = np.unique(codes)
     found = {}
     with Progress("finding rules", len(present)) as bar:

@@ -36,14 +36,12 @@ class Dialect(ABC):
     ----------
     name : the name that users choose
     text : the type of text
-    ignores_case : whether two column names that differ only in case are the same column
     most_columns : the maximum number of columns of a subquery, or None if there is no such limit
     fence : what follows a subquery so that its columns are computed only once
     """
 
     name: ClassVar[str]
     text: ClassVar[str]
-    ignores_case: ClassVar[bool] = True
     most_columns: ClassVar[int | None] = None
     fence: ClassVar[str] = ""
 
@@ -106,7 +104,7 @@ class DuckDB(Dialect):
 class Postgres(Dialect):
     """PostgreSQL."""
 
-    name, text, ignores_case = POSTGRES, "TEXT", False
+    name, text = POSTGRES, "TEXT"
     most_columns = 1600  # the limit of a SELECT is 1,664
     fence = " OFFSET 0"  # otherwise, subqueries are merged, and their columns are computed again for each use
 

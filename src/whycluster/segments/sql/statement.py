@@ -9,12 +9,12 @@ from whycluster.core.energies import Energy
 from whycluster.core.errors import InvalidInputError, UnsupportedModelError
 from whycluster.data.arrays import is_real
 from whycluster.data.frames import unique_name
-from whycluster.data.sql_quoting import quote_table
+from whycluster.data.sql_quoting import check_columns, quote_table
 from whycluster.models.energies.tree import Tree, TreeEnergy
 from whycluster.models.network import Network, TableNetwork
 from whycluster.pipelines.network import PipelineNetwork
 from whycluster.segments.sql import reading
-from whycluster.segments.sql.dialects import WHERE, Dialect, find_dialect
+from whycluster.segments.sql.dialects import WHERE, find_dialect
 from whycluster.segments.sql.energies import energies_of
 from whycluster.segments.sql.query import Column, Query, Value
 from whycluster.segments.sql.ranking import rank
@@ -40,7 +40,7 @@ def select(
     source = quote_table(table, dialect, WHERE)
     steps, last = _parts(network)
     names = [column.name for column in columns]
-    _check_names(names, query.dialect)
+    check_columns(names, query.dialect.name, WHERE)
     outputs = follow(steps, query, columns)
     features = [query.bind(reading.number(each, query, None)) for each in outputs]
     query.require(features)
@@ -78,24 +78,11 @@ def _parts(network: Network) -> tuple[Sequence[tuple[str, Any]], Network]:
     return steps, last
 
 
-def _check_names(names: Sequence[Hashable], dialect: Dialect) -> None:
-    """Raise an error if two columns have the same name in the database."""
-    seen: dict[str, str] = {}
-    for name in map(str, names):
-        key = name.lower() if dialect.ignores_case else name
-        if key in seen:
-            raise InvalidInputError(
-                f"{WHERE}: columns must have different names in {dialect.name}; {seen[key]!r} and {name!r} "
-                "are the same. Rename one of them, and fit the model again."
-            )
-        seen[key] = name
-
-
 def _returned(query: Query, names: Sequence[Hashable]) -> list[tuple[str, str]]:
     """Return the columns of the table to return, each with its name in the subqueries."""
     if isinstance(names, str):
         raise InvalidInputError(f"{WHERE}: columns must be a list of names; got {names!r}.")
-    _check_names(names, query.dialect)
+    check_columns(names, query.dialect.name, WHERE)
     return [(query.dialect.identifier(name), f"k{i}") for i, name in enumerate(names)]
 
 
