@@ -497,8 +497,8 @@ def test_options_that_do_not_exist() -> None:
         "feature_names out."
     )
     assert refused(lambda: DeepClustering(encoder, HEAD, rules="vg")) == (
-        "DeepClustering: rules must be one of 'auto', 'vgg', 'resnet', 'transformer', 'mlp', a rule such as "
-        "wc.deep.Gamma(0.25), or a wc.deep.Composite; got 'vg'."
+        "DeepClustering: rules must be one of 'auto', 'vgg', 'resnet', 'transformer', 'mlp', 'text', a rule "
+        "such as wc.deep.Gamma(0.25), or a wc.deep.Composite; got 'vg'."
     )
 
 
