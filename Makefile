@@ -138,6 +138,7 @@ bench: $(TEST)/installed $(SPARK)/installed
 	$(TEST)/bin/python -m benchmarks.elbow --data $(DATA)
 	$(TEST)/bin/python -m benchmarks.startup
 	$(TEST)/bin/python -m benchmarks.service
+	$(TEST)/bin/python -m benchmarks.one_row
 	$(TEST)/bin/python -m benchmarks.report
 	$(TEST)/bin/python -m benchmarks.counterfactual
 	$(TEST)/bin/python -m benchmarks.command

@@ -46,17 +46,21 @@ class FrameTable(Table):
         if self._whole is not None:
             return as_float64(self._whole[start:stop], offset, out)
         if self.one_float and not self.by_columns:
-            values = self.frame[start:stop].to_numpy()
+            values = self._block(start, stop).to_numpy()
             if values.dtype.kind == "f":
                 return as_float64(values, offset, out)
         if self.by_columns:
             for column, values in enumerate(self._columns):
                 out[:, column] = values[start:stop]
             return as_float64(out, offset, out)
-        block = self.frame[start:stop]
+        block = self._block(start, stop)
         for column, series in enumerate(block.iter_columns()):  # converting all at once would give objects
             out[:, column] = numbers_of(series)
         return as_float64(out, offset, out)
+
+    def _block(self, start: int, stop: int) -> nw.DataFrame[Any]:
+        """Return rows start..stop; selecting rows is slow compared with reading one."""
+        return self.frame if stop - start == self.n_rows else self.frame[start:stop]
 
     @cached_property
     def _whole(self) -> NDArray[Any] | None:

@@ -9,8 +9,10 @@ import numpy as np
 
 from whycluster.core.arrays import Floats, product, product_by_columns
 from whycluster.core.energies.squared import HARMLESS_OFFSET
+from whycluster.core.errors import InvalidInputError
 
 _LARGE = 1 << 22  # number of values up to which a sparse matrix is decomposed
+_LARGEST = 1e150  # squares of larger numbers overflow
 _RANK = 1e-10  # relative; in directions with smaller singular values, steps are only rounding errors
 
 
@@ -72,6 +74,7 @@ class AffineMap:
                 found = [lsqr(scaled, row, atol=1e-15, btol=1e-15)[0] for row in np.atleast_2d(target)]
                 return np.asarray(found * unit).reshape(*target.shape[:-1], len(unit))
             dense = scaled.toarray()
+        _check_ordinary(dense, target)
         return np.asarray(np.linalg.lstsq(dense, target.T, rcond=_RANK)[0].T * unit)
 
     @property
@@ -81,12 +84,24 @@ class AffineMap:
         if m != d or m * d > _LARGE:
             return False
         dense = self.matrix if self._is_dense else self.matrix.toarray()
-        values = np.linalg.svd(dense if self.unit is None else dense * self.unit, compute_uv=False)
+        dense = dense if self.unit is None else dense * self.unit
+        _check_ordinary(dense)
+        values = np.linalg.svd(dense, compute_uv=False)
         return bool(values[-1] > _RANK * values[0])
 
     @property
     def _is_dense(self) -> bool:
         return isinstance(self.matrix, np.ndarray)
+
+
+def _check_ordinary(*arrays: Floats) -> None:
+    """Raise an error for numbers with which LAPACK may never finish."""
+    for array in arrays:
+        if not (np.abs(array) <= _LARGEST).all():
+            raise InvalidInputError(
+                "neuralize: the steps of the pipeline must multiply by finite numbers of at most "
+                f"{_LARGEST:g}; they multiply by others. Rescale the data and fit the pipeline again."
+            )
 
 
 def map_each(matrix: Any, rows: Any) -> Any:

@@ -412,7 +412,9 @@ class StagedTable(Table):
                 return rows
             columns = {str(name): rows[:, i] for i, name in enumerate(names)}
             return nw.from_dict(columns, backend=installed(self.where)).to_native()  # type: ignore[arg-type]
-        frame = nw.from_native(native, eager_only=True)[start:stop]
+        frame = nw.from_native(native, eager_only=True)
+        if stop - start < self.n_rows:  # selecting rows is slow compared with transforming one
+            frame = frame[start:stop]
         by_name = all(isinstance(name, str) for name in frame.columns)
         if names is None and by_name:  # the steps would warn about unknown names
             return np.array(frame.to_numpy())

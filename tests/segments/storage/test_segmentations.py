@@ -250,6 +250,16 @@ def test_other_results_than_those_that_were_saved_are_refused(tmp_path: Path) ->
     )
 
 
+@pytest.mark.parametrize("value", [np.nan, np.inf, 1e308])
+def test_components_with_which_lapack_would_not_finish(value: float, wine: Any, tmp_path: Path) -> None:
+    model = make_pipeline(StandardScaler(), PCA(4), KMeans(3, n_init=1, random_state=0)).fit(wine)
+    facts, arrays = contents(wc.Segmentation.of(model, wine, measure_quality=False), tmp_path / "file")
+    place = facts["steps"][1][1]["fitted"]["components_"]["array"]
+    arrays[place] = np.full_like(arrays[place], value)
+    found = error_message(write(tmp_path / "file", facts, arrays))
+    assert found == "its steps must fit together and the model after them"
+
+
 def test_no_attribute_outside_the_list_can_be_set(tmp_path: Path) -> None:
     """The classes and attributes in a file are those of the list, and nothing else."""
     facts, _ = contents(small(), tmp_path / "file")
