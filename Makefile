@@ -113,7 +113,7 @@ test-python:
 	.venv-$(VERSION)/bin/pytest $(EVERYWHERE)
 
 test-floors-tables:
-	$(call with_floors,$(FLOORS)-tables,3.10,$(ALL)$(COMMA)dask$(COMMA)faiss$(COMMA)shap,$(MORE_TOOLS) dask-ml distributed)
+	$(call with_floors,$(FLOORS)-tables,3.10,$(ALL)$(COMMA)dask$(COMMA)faiss$(COMMA)onnx$(COMMA)shap,$(MORE_TOOLS) dask-ml distributed)
 	$(FLOORS)-tables/bin/pytest $(EVERYWHERE) $(OLD)
 
 test-floors-bio:
@@ -125,7 +125,7 @@ test-floors-spark:
 	$(FLOORS)-spark/bin/pytest --override-ini addopts= -q --no-skips $(OLD_SPARK) tests/spark
 
 test-floors-deep:
-	$(call with_floors,$(FLOORS)-deep,3.11,deep$(COMMA)plots$(COMMA)save,$(TOOLS))
+	$(call with_floors,$(FLOORS)-deep,3.11,deep$(COMMA)plots$(COMMA)save$(COMMA)text,$(TOOLS))
 	$(FLOORS)-deep/bin/pytest --override-ini addopts= -q -rs $(OLD) tests/deep tests/plots/test_heatmaps.py
 
 bench: $(TEST)/installed $(SPARK)/installed
