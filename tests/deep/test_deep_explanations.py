@@ -292,6 +292,10 @@ def test_tokens_have_relevance_at_their_embedding() -> None:
     model = fitted(encoder, ids)
     exp = explain(model, ids, at="table", units="locations")
     assert exp.relevance.shape == (12, 5)
+    named = sum(exp.residual_shares.values())
+    np.testing.assert_allclose(named, exp.residual, atol=1e-4 * exp.evidence.max())
+    usual = wc.deep.DeepClustering(encoder, model.head, rules="transformer", reference="midpoint")
+    exp = explain(usual, ids, at="table", units="locations")
     assert np.abs(exp.residual).max() <= 1e-4 * exp.evidence.max()
     message = (
         "explain: X must hold floating-point numbers to receive relevance; this encoder uses integers as "

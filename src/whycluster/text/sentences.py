@@ -38,12 +38,6 @@ class Sentences(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     max_length : the largest number of pieces that are read of a document, including special tokens; by
         default as many as the model reads. The rest of the document is cut off.
     batch_size : the number of documents per batch
-
-    Examples
-    --------
-    >>> from sentence_transformers import SentenceTransformer      # doctest: +SKIP
-    >>> model = SentenceTransformer("all-MiniLM-L6-v2")            # doctest: +SKIP
-    >>> make_pipeline(Sentences(model), KMeans(20)).fit(documents) # doctest: +SKIP
     """
 
     def __init__(
