@@ -225,42 +225,42 @@ class Segmentation:
         known = [Column(column.name, column.kind) for column in self.population.columns]
         return select(self.network, known, table, dialect, columns)
 
-    def select(self, new: Any, where: str) -> Any:
+    def select(self, new: Any, where: str, name: str = "new") -> Any:
         """Return the columns of the segmentation, in its order; raise an error if one is missing.
 
         Parameters
         ----------
         new : the rows; a frame is returned as a narwhals frame
-        where : the function that was called, for messages
+        where, name : the function that was called and its parameter, for messages
         """
-        frame, names = as_frame(new, where, "new"), self.feature_names
+        frame, names = as_frame(new, where, name), self.feature_names
         if frame is None:
             return new
-        return frame if frame.columns == names else _select(frame, names, where)
+        return frame if frame.columns == names else _select(frame, names, where, name)
 
-    def open(self, new: Any, where: str, *, check: bool = True) -> Table:
+    def open(self, new: Any, where: str, *, name: str = "new", check: bool = True) -> Table:
         """Return new rows as a table of the network, with the columns of the segmentation, in its order.
 
         Parameters
         ----------
         new, check : as for `assign`
-        where : the function that was called, for messages
+        where, name : the function that was called and its parameter, for messages
         """
-        table = self.network.open(self.select(new, where), where, name="new")
+        table = self.network.open(self.select(new, where, name), where, name=name)
         if check:
             check_rows(self.population, table, where)
         return table
 
 
-def _select(frame: nw.DataFrame[Any], names: list[Hashable], where: str) -> nw.DataFrame[Any]:
+def _select(frame: nw.DataFrame[Any], names: list[Hashable], where: str, name: str) -> nw.DataFrame[Any]:
     """Return some columns of a frame; raise an error if one is missing."""
     given = frame.columns
     if not set(names) <= set(given):
         raise InvalidInputError(
-            f"{where}: new must have the {len(names)} columns that the segmentation was made on; "
+            f"{where}: {name} must have the {len(names)} columns that the segmentation was made on; "
             f"{name_differences(given, names)}. Select or rename its columns first."
         )
-    return frame.select([nw.col(name) for name in names])  # type: ignore[arg-type]  # any hashable
+    return frame.select([nw.col(column) for column in names])  # type: ignore[arg-type]  # any hashable
 
 
 def _network_of(model: Any, X: Any) -> Network:

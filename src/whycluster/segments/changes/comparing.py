@@ -13,7 +13,6 @@ from whycluster.core import outputs
 from whycluster.core.arrays import Codes
 from whycluster.core.errors import InvalidInputError
 from whycluster.data import display
-from whycluster.data.frame_table import name_differences
 from whycluster.data.opening import column_names
 from whycluster.data.table import Table
 from whycluster.segments.changes.accounts import Accounts, Clusters, Model, account, account_of_both
@@ -23,7 +22,6 @@ from whycluster.segments.changes.matching import NONE, MatchedClusters, match_cl
 from whycluster.segments.changes.pairing import PairedRows
 from whycluster.segments.changes.record import ChangeRecord, Moves
 from whycluster.segments.changes.result import Changes
-from whycluster.segments.new_rows import check_rows
 from whycluster.segments.segmentation import Segmentation
 
 _WHERE = "changes"
@@ -142,30 +140,15 @@ class _Month(NamedTuple):
 
     @classmethod
     def of(cls, segmentation: Segmentation, before: Any, after: Any, check: bool) -> _Month:
-        network = segmentation.network
-        first, second = (
-            network.open(_select(frame, segmentation.feature_names, name), _WHERE, name=name)
-            for frame, name in ((before, "before"), (after, "after"))
-        )
-        for table in (first, second) if check else ():
-            check_rows(segmentation.population, table, _WHERE)
-        codes = (outputs.assign(network.energy, table) for table in (first, second))
+        first = segmentation.open(before, _WHERE, name="before", check=check)
+        second = segmentation.open(after, _WHERE, name="after", check=check)
+        energy = segmentation.network.energy
+        codes = (outputs.assign(energy, table) for table in (first, second))
         return cls(segmentation, first, second, *codes)
 
     def model(self, unit: float) -> Model:
         network, population = self.segmentation.network, self.segmentation.population.measured
         return Model(network, population, self.before.feature_names, unit)
-
-
-def _select(given: Any, names: list[Any], name: str) -> Any:
-    """Return some columns of a frame; raise an error if one is missing."""
-    frame: Any = nw.from_native(given, eager_only=True)
-    if not set(names) <= set(frame.columns):
-        raise InvalidInputError(
-            f"{_WHERE}: {name} must have the {len(names)} columns that the segmentation was made on; "
-            f"{name_differences(frame.columns, names)}. Select or rename its columns first."
-        )
-    return given if frame.columns == names else frame.select([nw.col(column) for column in names]).to_native()
 
 
 def _match(old: _Month, new: _Month) -> MatchedClusters:
