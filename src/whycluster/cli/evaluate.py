@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -57,8 +58,9 @@ def evaluate(
     """Cluster the numeric columns and compare methods that explain the clusters."""
     check_rule(rule, "--rule")
     options = CommandOptions.of(given)
+    asked = _Evaluation(methods, repeats, rows, checks, rule, options.seed)
     if options.model is not None:
-        _evaluate_segmentation(options, methods, repeats, rows, checks, rule, as_json)
+        _evaluate_segmentation(options, asked, as_json)
         return
     frame = read(options.file)
     chosen = choose_columns(frame, options)
@@ -71,32 +73,40 @@ def evaluate(
     X = StandardScaler().fit_transform(np.column_stack(list(columns.values())))
     table = pl.DataFrame(X, schema=list(columns))
     model, description = _cluster(table, X, labels, options)
-    positions = np.sort(np.random.default_rng(options.seed).permutation(len(X))[:rows])
-    if len(positions) < len(X):
-        notes.append(f"Only {len(positions)} of {len(X)} rows are evaluated, chosen at random.")
-    comparison = compare(
-        model,
-        table[positions],
-        [name for text in methods for name in text.split(",")] or None,
-        repeats=repeats,
-        background=table,
-        random_state=options.seed,
-    )
-    found = sanity.run(model, table, rule=rule, random_state=options.seed) if checks else None
     size = f"{display.count(len(X), 'row')}, {display.count(X.shape[1], 'column')}"
     head = f"{size}, standardized; {description}."
-    print_result((_as_json if as_json else _as_text)(head, notes, comparison, found))
+    print_result((_as_json if as_json else _as_text)(head, *asked.run(model, table, len(X), notes)))
 
 
-def _evaluate_segmentation(
-    options: CommandOptions,
-    methods: Sequence[str],
-    repeats: int,
-    rows: int,
-    checks: bool,
-    rule: str,
-    as_json: bool,
-) -> None:
+@dataclass(frozen=True)
+class _Evaluation:
+    """The options of an evaluation, as given to the command."""
+
+    methods: Sequence[str]
+    repeats: int
+    rows: int
+    checks: bool
+    rule: str
+    seed: int
+
+    def run(self, model: Any, table: Any, n_rows: int, notes: list[str]) -> tuple[list[str], Any, Any]:
+        """Compare the methods on some rows of a table; return the notes, the comparison and the checks."""
+        positions = np.sort(np.random.default_rng(self.seed).permutation(n_rows)[: self.rows])
+        if len(positions) < n_rows:
+            notes = [*notes, f"Only {len(positions)} of {n_rows} rows are evaluated, chosen at random."]
+        comparison = compare(
+            model,
+            table[positions],
+            [name for text in self.methods for name in text.split(",")] or None,
+            repeats=self.repeats,
+            background=table,
+            random_state=self.seed,
+        )
+        found = sanity.run(model, table, rule=self.rule, random_state=self.seed) if self.checks else None
+        return notes, comparison, found
+
+
+def _evaluate_segmentation(options: CommandOptions, asked: _Evaluation, as_json: bool) -> None:
     """Compare methods that explain the clusters of a segmentation."""
     clustered = cluster(options)
     network, rows_of, notes = clustered.network, clustered.rows, list(clustered.notes)
@@ -107,21 +117,9 @@ def _evaluate_segmentation(
         n_features = display.count(table.shape[1], "feature")
         notes.append(f"Evaluated on {n_features} that the steps of the segmentation compute.")
     n_rows = rows_of.height
-    positions = np.sort(np.random.default_rng(options.seed).permutation(n_rows)[:rows])
-    if len(positions) < n_rows:
-        notes.append(f"Only {len(positions)} of {n_rows} rows are evaluated, chosen at random.")
-    comparison = compare(
-        network,
-        table[positions],
-        [name for text in methods for name in text.split(",")] or None,
-        repeats=repeats,
-        background=table,
-        random_state=options.seed,
-    )
-    found = sanity.run(network, table, rule=rule, random_state=options.seed) if checks else None
     size = f"{display.count(n_rows, 'row')}, {display.count(rows_of.width, 'column')}"
     head = f"{size}; {clustered.description}."
-    print_result((_as_json if as_json else _as_text)(head, notes, comparison, found))
+    print_result((_as_json if as_json else _as_text)(head, *asked.run(network, table, n_rows, notes)))
 
 
 def _as_json(head: str, notes: list[str], comparison: Any, checks: Any) -> str:
