@@ -1,8 +1,10 @@
-"""Compile the loops of `whycluster.core.compiled` when the package is built or installed."""
+"""Compile the loops of `whycluster.core.compiled`, and list the contents of the wheel (PEP 770)."""
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import shlex
 import subprocess
 import sysconfig
@@ -27,6 +29,7 @@ class CustomBuildHook(BuildHookInterface[Any]):
         """Compile the loops and tag the wheel for this platform."""
         if self.target_name != "wheel":
             return
+        build_data["sbom_files"].append(self._bill_of_materials())
         target = Path(self.root, "src", "whycluster", "core", "compiled", "_kmeans.so")
         platform = sysconfig.get_platform()
         try:
@@ -42,6 +45,34 @@ class CustomBuildHook(BuildHookInterface[Any]):
                 target.unlink()
             return
         build_data.update(pure_python=False, tag=f"py3-none-{platform.replace('-', '_')}")
+
+    def _bill_of_materials(self) -> str:
+        """Write the bill of materials in the format of CycloneDX: the package, and what it depends on."""
+        core, version = self.metadata.core, self.metadata.version
+        itself = {
+            "type": "library",
+            "bom-ref": core.name,
+            "name": core.name,
+            "version": version,
+            "licenses": [{"license": {"id": core.license}}],
+            "purl": f"pkg:pypi/{core.name}@{version}",
+        }
+        names = [re.split(r"[^\w.-]", each)[0] for each in core.dependencies]
+        needed = [
+            {"type": "library", "bom-ref": name, "name": name, "purl": f"pkg:pypi/{name}"} for name in names
+        ]
+        target = Path(self.root, "build", f"{core.name}.cdx.json")
+        target.parent.mkdir(exist_ok=True)
+        content = {
+            "bomFormat": "CycloneDX",
+            "specVersion": "1.6",
+            "version": 1,
+            "metadata": {"component": itself},
+            "components": needed,
+            "dependencies": [{"ref": core.name, "dependsOn": names}],
+        }
+        target.write_text(json.dumps(content, indent=2))
+        return str(target.relative_to(self.root))
 
 
 def _compile(target: Path) -> None:

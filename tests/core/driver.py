@@ -18,8 +18,8 @@ import pytest
 
 from hatch_build import FLAGS
 from whycluster.core.compiled import loops
-from whycluster.core.compiled.gains import Parts
 from whycluster.core.compiled.loops import Answer, Block, Model
+from whycluster.models.gains import Parts
 
 SOURCE = Path(loops.__file__).parent
 COMPILER, EMULATOR = "aarch64-linux-gnu-gcc", "qemu-aarch64"
@@ -133,7 +133,7 @@ def _copies(model: Any, block: Any, arena: _Arena) -> bytes:
         model.middle = arena.add(model.middle, 4 * model.d)
         model.single_bias = arena.add(model.single_bias, 4 * 8 * eights)
         model.single_slopes = arena.add(model.single_slopes, 4 * 8 * eights * model.d)
-        model.single_both = arena.add(model.single_both, 4 * 4 * twos * model.K)
+        model.single_both = arena.add(model.single_both, 4 * 8 * -(-model.d // 4) * model.K)
         model.reach = arena.add(model.reach, 8 * 2 * (model.K + 1))
     block.columns = arena.add_bytes(struct.pack(f"{model.d}q", *_columns(model, block, arena)))
     if block.prior is not None:

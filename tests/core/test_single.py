@@ -17,6 +17,7 @@ from tests.properties.strategies import Problem, rough_problems
 from whycluster.core.compiled import loops
 from whycluster.core.compiled.loops import Answer, CompiledKMeans, CompiledPasses, MemoryLayout
 from whycluster.core.energies import SquaredEnergy
+from whycluster.core.errors import PopulationWarning
 from whycluster.core.evidence import Assignment
 from whycluster.core.rules import Prior, Sharing
 from whycluster.data.table import ArrayTable
@@ -171,11 +172,14 @@ def test_beta_is_measured_again_if_single_precision_is_too_rough() -> None:
     X[:, 0] += 1e5
     centroids[:, 0] = [0.0, 1e-4, 2e-4, 3e-4, 4e-4]
     X = X.astype(np.float32)
-    passes = CompiledPasses(loops_of(centroids), ArrayTable.of(X), 32)
-    evidence, error = passes._assign_block(np.empty((0, 3)), 0, 32)
+    passes, layout = CompiledPasses(loops_of(centroids), ArrayTable.of(X), 32), MemoryLayout.of(X)
+    assert layout is not None
+    part = loops._Part(slice(0, 32), layout, 0)
+    evidence, error = passes._assign_block(part)
     assert error > 1e-4 * evidence.sum()
     assert passes.measure()[0] == passes.measure(exactly=True)[0]
-    assert wc.explain(centroids, X).beta == wc.explain(centroids, X.astype(np.float64)).beta
+    with pytest.warns(PopulationWarning, match="far outside"):
+        assert wc.explain(centroids, X).beta == wc.explain(centroids, X.astype(np.float64)).beta
 
 
 def test_rows_that_are_not_fine_are_computed_again() -> None:

@@ -148,17 +148,37 @@ def path_weights(
     already, as in a mixture, only the rest of h is evidence.
     """
     grown = {k: beta * h[k] + (math.log(odds[k]) if has_odds else 0.0) for k in h}
-    p = path_shares(grown, odds)
+    p = path_shares(grown, odds, dense_nodes(max(h.values())) if has_odds else FOUR_NODES)
     below = sum(p[k] * h[k] for k in h)
     return {k: p[k] * (min(h.values()) / below if below != 0 else 1.0) for k in h}
 
 
-def path_shares(nats: dict[int, float], odds: dict[int, float]) -> dict[int, float]:
+FOUR_NODES = {1 / 16: 37 / 240, 5 / 16: 83 / 240, 11 / 16: 83 / 240, 15 / 16: 37 / 240}
+
+
+def dense_nodes(H: float, n_nodes: int = 12) -> dict[float, float]:
+    """Return points t in [0, 1] with weights: u are Gauss-Legendre nodes, and t(u) is denser near 0.
+
+    t(u) = ((1 + H / 4)^u - 1) / (H / 4), and dt / du = log(1 + H / 4) (1 + H / 4)^u / (H / 4).
+    """
+    x, weights = np.polynomial.legendre.leggauss(n_nodes)
+    u, g = [float(value + 1) / 2 for value in x], [float(value) / 2 for value in weights]
+    if H == 0:
+        return dict(zip(u, g, strict=True))
+    grown = math.log1p(H / 4)
+    return {
+        math.expm1(at * grown) / (H / 4): part * grown * math.exp(at * grown) / (H / 4)
+        for at, part in zip(u, g, strict=True)
+    }
+
+
+def path_shares(
+    nats: dict[int, float], odds: dict[int, float], nodes: dict[float, float]
+) -> dict[int, float]:
     """Return p_k: each competitor's probability, averaged while evidence grows from 0 to all nats.
 
-    They are scaled to sum to 1. The integral over t is a sum over four nodes, which is exact for cubics.
+    They are scaled to sum to 1. The integral over t is a sum over the nodes.
     """
-    nodes = {1 / 16: 37 / 240, 5 / 16: 83 / 240, 11 / 16: 83 / 240, 15 / 16: 37 / 240}
     p = dict.fromkeys(nats, Decimal(0))  # tiny numbers do not become 0
     for t, g in nodes.items():
         at_t = {k: Decimal(odds[k]) * Decimal(-t * nats[k]).exp() for k in nats}

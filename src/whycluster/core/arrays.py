@@ -21,7 +21,7 @@ _mode = _Mode()
 
 @contextmanager
 def row_by_row() -> Iterator[None]:
-    """Compute products separately for each row on this thread; see `whycluster.core.tiles`."""
+    """Compute products separately for each row on this thread; see `whycluster.models.tiles`."""
     before, _mode.row_by_row = _mode.row_by_row, True
     try:
         yield

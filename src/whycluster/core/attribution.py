@@ -23,7 +23,7 @@ from whycluster.core.blocks import OutOfRangeError
 from whycluster.core.compiled.loops import Answer, CompiledPasses
 from whycluster.core.energies import Energy
 from whycluster.core.errors import InvalidInputError
-from whycluster.core.passes import Given, NumpyPasses, Work, run_blocks
+from whycluster.core.passes import NumpyPasses, Work, run_blocks
 from whycluster.core.rows import Rows
 from whycluster.core.rules import CONTRAST, SEQUENTIAL, STIFFER, WITH_PRIOR, Prior, Sharing
 
@@ -60,12 +60,8 @@ class CodedQuery:
         """The rule with its parameters."""
         return Sharing(self.rule, self.beta, self.prior)
 
-    def needs_population(self, energy: Energy) -> bool:
-        """Return whether all rows have to be measured before any can be explained."""
-        return bool(self.to_measure(energy))
-
     def to_measure(self, energy: Energy) -> list[str]:
-        """Return the names of the quantities that have to be measured, for messages: `BETA` and `SIZES`."""
+        """Return the names of the quantities to measure on all rows, for messages: `BETA` and `SIZES`."""
         beta = self.rule != CONTRAST and self.known_beta(energy) is None
         sizes = self.rule in WITH_PRIOR and self.prior is None and not energy.gives_probabilities
         return [BETA] * beta + [SIZES] * sizes
@@ -188,7 +184,7 @@ def numpy_passes(
     energy: Energy, rows: Rows, query: CodedQuery, relevance: NDArray[Any] | None = None
 ) -> NumpyPasses:
     """Return NumPy's passes over the rows, which may keep h in ``relevance`` until they overwrite it."""
-    given = Given(query.cluster, query.competitor, query.threshold)
+    given = query.cluster, query.competitor, query.threshold
     return NumpyPasses(energy, rows, block_rows(energy, rows), given, relevance)
 
 
@@ -207,7 +203,7 @@ def population(energy: Energy, rows: Background) -> Population:
 
 def measured(query: CodedQuery, energy: Energy, rows: Background) -> CodedQuery:
     """Return the query with beta and, for rules that use it, the prior filled in."""
-    if not query.needs_population(energy):
+    if not query.to_measure(energy):
         return completed(query, energy)
     beta, with_prior = query.known_beta(energy), query.rule in WITH_PRIOR
     found = population(energy, rows)

@@ -52,7 +52,7 @@ class UnstableRelevanceWarning(UserWarning):
 
 
 class PopulationWarning(UserWarning):
-    """New rows differ from the rows that a segmentation was made on; the message names the columns."""
+    """Rows differ from those that a model or a segmentation was made on; the message names the columns."""
 
 
 class GradientWarning(UserWarning):

@@ -32,7 +32,14 @@ class Boundaries(NamedTuple):
 
 
 class Contest(ABC):
-    """Which clusters compete with each other; ``energies`` is always (b, K)."""
+    """Which clusters compete with each other; ``energies`` is always (b, K).
+
+    Attributes
+    ----------
+    softest : the least beta with which clusters that do not compete have no weight
+    """
+
+    softest = 0.0
 
     @abstractmethod
     def compete(

@@ -60,7 +60,7 @@ def contrasts(energy: Energy, rows: Rows, cluster: Codes) -> NDArray[Any]:
 
 def competition(energy: Energy, rows: Rows, query: CodedQuery) -> NDArray[Any]:
     """Return R_k, (n, K), the share of the evidence f_c that the rule assigns to each competitor."""
-    return _answer(Answer.COMPETITION, energy, rows, query, energy.n_clusters)
+    return _answer(Answer.COMPETITION, energy, rows, query, energy.n_clusters)[1]
 
 
 def gradient(energy: Energy, rows: Rows, cluster: Codes | None = None) -> NDArray[Any]:
@@ -68,14 +68,22 @@ def gradient(energy: Energy, rows: Rows, cluster: Codes | None = None) -> NDArra
 
     f_c is the minimum of the h_k, so its gradient is the gradient of the strongest competitor's h_k.
     """
-    return _answer(Answer.GRADIENT, energy, rows, CodedQuery(cluster).for_rows(rows), rows.n_features)
+    return slopes(energy, rows, CodedQuery(cluster))[1]
 
 
-def _answer(answer: Answer, energy: Energy, rows: Rows, query: CodedQuery, width: int) -> NDArray[Any]:
+def slopes(energy: Energy, rows: Rows, query: CodedQuery) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return the evidence of the query for every row, (n,), and its gradient, (n, d)."""
+    return _answer(Answer.GRADIENT, energy, rows, query.for_rows(rows), rows.n_features)
+
+
+def _answer(
+    answer: Answer, energy: Energy, rows: Rows, query: CodedQuery, width: int
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return the evidence, (n,), and the answer, (n, width)."""
     result = np.empty((rows.n_rows, width), dtype=rows.dtype)
     with explaining_why_out_of_range(rows):
-        passes_over(energy, rows, query).answer(answer, query.sharing, result)
-    return result
+        found = passes_over(energy, rows, query).answer(answer, query.sharing, result)
+    return found.evidence, result
 
 
 def competitor_weights(energy: Energy, rows: Rows, query: CodedQuery) -> NDArray[Any]:

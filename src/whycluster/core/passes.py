@@ -1,8 +1,7 @@
 """NumPy's passes over all rows, block by block, for every energy and every query.
 
 For k-means, `whycluster.core.compiled.loops` has the same passes in compiled loops, except for the sequential
-rule and thresholds. ``tests/core/test_compiled.py`` checks that the two agree. Only the sequential rule
-allocates an array of shape (rows, clusters, features), for a few rows at a time.
+rule and thresholds. ``tests/core/test_compiled.py`` checks that the two agree.
 """
 
 from __future__ import annotations
@@ -10,20 +9,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from contextlib import nullcontext
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from whycluster.core import blocks
-from whycluster.core.arrays import Codes, row_by_row
+from whycluster.core.arrays import Codes, Floats, row_by_row
 from whycluster.core.blocks import EvidenceView, InOrder, OutOfRangeError, check_finite, check_rounded
 from whycluster.core.compiled.loops import Answer
 from whycluster.core.energies import Energy
 from whycluster.core.evidence import Assignment, absolute
 from whycluster.core.rows import Rows
 from whycluster.core.rules import SEQUENTIAL, Sharing, share, weigh
-from whycluster.core.sequential import blend_block
 
 
 class Workspace:
@@ -68,6 +66,10 @@ class Block:
 
 
 Work: TypeAlias = Callable[[Block], None]
+blends: dict[str, Callable[[Block, Sharing, Floats], None]] = {}
+"""What a rule does with the relevance of a block, (b, d), once it is summed over the competitors.
+
+Only the sequential rule has an entry, which `whycluster.models` fills in."""
 
 
 def run_blocks(work: Work, energy: Energy, rows: Rows, size: int) -> None:
@@ -81,14 +83,6 @@ def run_blocks(work: Work, energy: Energy, rows: Rows, size: int) -> None:
     blocks.run(run, lambda: Workspace(energy, min(size, rows.n_rows), by_columns), rows.n_rows, size)
 
 
-class Given(NamedTuple):
-    """What a query says about the competition; None where it says nothing."""
-
-    cluster: Codes | None  # (n,) the clusters to explain
-    competitor: Codes | None  # (n,) the competitors
-    threshold: float | None  # the probability to exceed
-
-
 class NumpyPasses:
     """Passes over all rows, with the methods of `CompiledPasses`.
 
@@ -96,18 +90,24 @@ class NumpyPasses:
     ----------
     energy, rows : the energy and the rows
     block_rows : the number of rows in a block
-    given : the clusters, competitors and threshold
+    given : the clusters to explain, (n,), their competitors, (n,), and the probability to exceed, or None
     room : memory in which `measure` may keep h until `answer` overwrites it with its result, (n, d)
     """
 
     def __init__(
-        self, energy: Energy, rows: Rows, block_rows: int, given: Given, room: NDArray[Any] | None = None
+        self,
+        energy: Energy,
+        rows: Rows,
+        block_rows: int,
+        given: tuple[Codes | None, Codes | None, float | None],
+        room: NDArray[Any] | None = None,
     ) -> None:
-        self.energy, self.rows, self.block_rows, self.given = energy, rows, block_rows, given
+        self.energy, self.rows, self.block_rows = energy, rows, block_rows
+        self.cluster, self.competitor, self.threshold = given
         self.means = np.zeros((energy.n_clusters, energy.n_inputs if energy.needs_means else 0))
         self._found = Assignment(
-            np.empty(rows.n_rows, np.intp) if given.cluster is None else given.cluster,
-            np.empty(rows.n_rows, np.intp) if given.competitor is None else given.competitor,
+            np.empty(rows.n_rows, np.intp) if self.cluster is None else self.cluster,
+            np.empty(rows.n_rows, np.intp) if self.competitor is None else self.competitor,
             np.empty(rows.n_rows, rows.dtype),
         )
         self._view = None
@@ -129,7 +129,6 @@ class NumpyPasses:
         """Return the mean evidence of all rows and the size of each cluster, (K,); fill in `means`."""
         evidence: dict[int, float] = {}
         n_clusters, sums = self.energy.n_clusters, InOrder(np.zeros_like(self.means))
-        sizes = InOrder(np.zeros(n_clusters, np.intp))
 
         def work(block: Block) -> None:
             if self._view is not None:
@@ -137,18 +136,16 @@ class NumpyPasses:
             block.write_energies()
             assignment = _checked(self.energy.contest.compete(block.h))
             evidence[block.start] = float((assignment.evidence / self.rows.n_rows).sum())
-            sizes.add(block.start, block.stop, np.bincount(assignment.cluster, minlength=n_clusters))
             if self.energy.needs_means:
                 member = np.zeros((n_clusters, block.n_rows))
                 member[assignment.cluster, np.arange(block.n_rows)] = 1.0
                 sums.add(block.start, block.stop, member @ block.x)
-            if self._view is not None:
-                self._store(block, assignment)
+            self._store(block, assignment)
 
         self.run(work)
-        (_, size), (_, total) = sizes.so_far, sums.so_far
-        self._is_kept, self.means = self._view is not None, total / np.maximum(size, 1)[:, None]
-        return math.fsum(evidence.values()), size
+        sizes = np.bincount(self._found.cluster, minlength=n_clusters)
+        self._is_kept, self.means = self._view is not None, sums.so_far[1] / np.maximum(sizes, 1)[:, None]
+        return math.fsum(evidence.values()), sizes
 
     def answer(self, answer: Answer, sharing: Sharing, out: NDArray[Any]) -> Assignment:
         """Write the relevance or gradient, (n, d), or the competition, (n, K); return the assignment."""
@@ -166,7 +163,7 @@ class NumpyPasses:
             else:
                 self.energy.combine(block.x, block.weights, exact, block.scratch)
                 if sharing.rule == SEQUENTIAL:
-                    blend_block(self.energy, block.x, block.assignment, sharing, exact, block.scratch)
+                    blends[SEQUENTIAL](block, sharing, exact)
             if exact is not result:
                 result[...] = exact  # terms of opposite sign were added in float64; only the sum is rounded
             if rounded:
@@ -176,6 +173,8 @@ class NumpyPasses:
 
     def each_weighted(self, sharing: Sharing, work: Work) -> Assignment:
         """Call ``work`` for every block, with the weights of the competitors; return the assignment."""
+        if sharing.beta is not None:
+            sharing = sharing._replace(beta=max(sharing.beta, self.energy.contest.softest))
 
         def weighted(block: Block) -> None:
             self._compete(block)
@@ -191,10 +190,9 @@ class NumpyPasses:
 
     def compete(self, block: Block) -> Assignment:
         """Turn the energies of a block into h, in place, and return the assignment."""
-        *codes, threshold = self.given
-        cluster, competitor = (None if each is None else each[block.rows] for each in codes)
-        found = self.energy.contest.compete(block.h, cluster, competitor)
-        return found if threshold is None else absolute(block.h, found, threshold)
+        codes = (None if each is None else each[block.rows] for each in (self.cluster, self.competitor))
+        found = self.energy.contest.compete(block.h, *codes)
+        return found if self.threshold is None else absolute(block.h, found, self.threshold)
 
     def _compete(self, block: Block) -> None:
         """Write h and the assignment of a block, or take them from the first pass if it kept them."""

@@ -50,13 +50,6 @@ class Rows(ABC):
         data and must not be modified.
         """
 
-    def inputs_in_tiles(self, start: int, stop: int, size: int, offset: Floats | None, out: Floats) -> Floats:  # noqa: ARG002  # for subclasses
-        """Return rows start..stop like `inputs`, with values that do not depend on the other rows.
-
-        Subclasses whose values depend on how many rows are read at once read ``size`` rows at a time.
-        """
-        return self.inputs(start, stop, offset, out)
-
     def memory(self) -> NDArray[Any] | Sequence[NDArray[Any]] | None:
         """Return an array (n, d), or one array (n,) per column, that the network can read directly.
 

@@ -20,6 +20,19 @@ _TINY_EVIDENCE = 1e-300
 # but as whole numbers they are powers of a single exponential. With these weights, cubics are integrated
 # exactly.
 SIXTEENTHS, NODE_WEIGHTS = (1, 5, 11, 15), (37 / 240, 83 / 240, 83 / 240, 37 / 240)
+# For models that give probabilities: the first six of the twelve Gauss-Legendre nodes on [0, 1] with
+# their weights (the others are symmetric), and the evidence, in nats, from which on they are denser near 0.
+_HALF = (
+    (0.0092196828766403782, 0.023587668193255706),
+    (0.047941371814762601, 0.053469662997659533),
+    (0.11504866290284765, 0.080039164271673208),
+    (0.20634102285669126, 0.10158371336153287),
+    (0.31608425050090994, 0.11674626826917731),
+    (0.43738329574426554, 0.12457352290670134),
+)
+_NODES = (*_HALF, *((1.0 - u, g) for u, g in reversed(_HALF)))
+_DENSER = 4.0
+_REACH = 1e-300, 1e40  # the range of H / _DENSER in which no exponential over- or underflows
 # Beta in units of 1 / (mean evidence), for rules with a prior and models without a stiffness; tuned on half
 # of the data sets of ``benchmarks.rules``.
 STIFFER = 4.0
@@ -40,12 +53,15 @@ class Prior(NamedTuple):
     is_in_energies: bool
     contest: Contest = FLAT
 
-    def weights(self, t: float) -> Floats:
-        """Return the factors that the energies do not include at time t of the path, as `Contest.add_up`."""
-        largest = self.log_weight.max()
-        log_weight = np.maximum(self.log_weight, largest - LEAST_PRIOR) - largest
-        weights = np.exp(log_weight * (1.0 - t if self.is_in_energies else 1.0))
-        return self.contest.add_up(np.asarray(weights))
+    @property
+    def scaled(self) -> Floats:
+        """(K,) the log weights, scaled so that the largest is 0; those that would underflow are raised."""
+        return np.asarray(np.maximum(self.log_weight - self.log_weight.max(), -LEAST_PRIOR))
+
+    @property
+    def weights(self) -> Floats:
+        """The weight that each competitor counts for, as returned by `Contest.add_up`."""
+        return self.contest.add_up(np.exp(self.scaled))
 
 
 class Sharing(NamedTuple):
@@ -69,7 +85,8 @@ def weigh(h: Floats, assignment: Assignment, sharing: Sharing, out: Floats) -> N
         beta = min(beta, np.finfo(np.float64).max)
         if rule in WITH_PRIOR:
             assert prior is not None
-            _path(h, assignment, beta, prior, out)
+            along = _path_to_model if prior.is_in_energies else _path
+            along(h, assignment, beta, prior, out)
         else:
             _SHARING[rule](h, assignment, beta, out)
         contrasted = np.flatnonzero((assignment.evidence < 0) & (rule != SOFT))
@@ -120,10 +137,46 @@ def _path(h: Floats, assignment: Assignment, beta: float, prior: Prior, out: Flo
     _soft_min(h, f, beta / 16.0, out)
     shared = np.exp(f * (-beta / 16.0))
     total = np.zeros_like(out)
+    w, own = _of_rows(prior.weights, assignment.cluster)
     for m, g, power in zip(SIXTEENTHS, NODE_WEIGHTS, _powers(out), strict=True):
-        w, own = _of_rows(prior.weights(m / 16.0), assignment.cluster)
         odds = w * power
         odds *= (g * shared ** (m - 1) / (own + shared**m * row_sums(odds)))[:, None]
+        total += odds
+    out[...] = total
+    _normalize_jointly(h, assignment, out)
+
+
+def _path_to_model(h: Floats, assignment: Assignment, beta: float, prior: Prior, out: Floats) -> None:
+    """Do the same for a model that gives probabilities: the path leads from its weights to these.
+
+    The energies include the weights, so at time t, the odds of competitor k are
+    (w_k / w_c)^(1 - t) exp(-t beta h_k).
+
+    These energies are in nats, and some are huge: if a component has almost no variance in one direction, a
+    row can be millions of nats away from it. Such a competitor is ruled out at t = 1 / h_k already. With H
+    the largest h_k, the average is therefore taken over u in [0, 1], with
+
+        t(u) = ((1 + H / 4)^u - 1) / (H / 4),    dt = (1 + H / 4)^u du, up to a factor.
+
+    The map depends continuously on the row, and it does not depend on beta, so an infinite beta still means a
+    contrast. To prevent underflow, exp(-t beta f_c) at the first node is left out of the p_k.
+    """
+    rows, log_w, f = np.arange(len(h)), prior.scaled, np.maximum(assignment.evidence, 0.0)
+    h[rows, assignment.cluster] = 0.0
+    reach = np.clip(h.max(axis=1) / _DENSER, *_REACH)
+    growth, own = np.log1p(reach), log_w[assignment.cluster]
+    fall = np.minimum(beta * f, np.finfo(np.float64).max)
+    slope = (h - f[:, None]) * -beta - log_w  # d (log odds) / dt, without the common fall
+    slope[rows, assignment.cluster] = -np.inf
+    odds, total = out, np.zeros_like(out)
+    first = np.expm1(_NODES[0][0] * growth) / reach
+    for u, g in _NODES:
+        t = np.expm1(u * growth) / reach
+        np.multiply(slope, t[:, None], out=odds)
+        odds += log_w
+        np.exp(odds, out=odds)
+        chance = 1.0 / (np.exp((1.0 - t) * own) + row_sums(odds) * np.exp(-t * fall))
+        odds *= (g * np.exp(u * growth + (first - t) * fall) * chance)[:, None]
         total += odds
     out[...] = total
     _normalize_jointly(h, assignment, out)
@@ -177,7 +230,7 @@ def _ratio(numerator: Floats, denominator: Floats) -> Floats:
 MIN_TAKE_MOST = "min-take-most"  # the paper's rule
 PATH = "path"
 JOINT = "joint"
-SEQUENTIAL = "sequential"  # the path rule, blended with the gains of `whycluster.core.sequential`
+SEQUENTIAL = "sequential"  # the path rule, blended with the gains of `whycluster.models.sequential`
 CONTRAST = "contrast"
 SOFT = "soft"  # for a threshold; users cannot choose it
 DEFAULT_RULE = PATH

@@ -4,10 +4,10 @@ Rows are processed in tiles of ROWS, which stay in the cache from the first step
 except for those in kmeans_single.h. Nothing is allocated, and only the caller's memory is read or written. */
 
 #define ROWS 32 /* per tile: four AVX-512 registers */
-#define LAYOUT 4 /* version of the structures below, as in loops.py; raise it with any change */
+#define LAYOUT 5 /* version of the structures below, as in loops.py; raise it with any change */
 #define NEGLIGIBLE 69.0 /* exp(-69) is 1e-30, negligible compared with the 1 of the strongest competitor */
 
-/* Single precision: a sum of at most CHUNK features, or FEWER clusters, loses few digits. */
+/* Single precision: a sum over CHUNK features, or over FEWER or a few more clusters, loses few digits. */
 #define CHUNK 32
 #define FEWER 16
 #define TOLERANCE 1e-4 /* the largest proven error of a relevance score, relative to the largest one of the row */
@@ -25,7 +25,7 @@ typedef struct {
     const float *middle; /* (d), subtracted from every row */
     const float *single_bias; /* (K) */
     const float *single_slopes; /* (K / 8, d, 8) */
-    const float *single_both; /* (d / 2, K, 4) */
+    const float *single_both; /* (d / 4, K, 8): four slopes, four squares */
     const double *reach; /* (K + 1, 2): the largest |square| and |slope| of each cluster, then of all */
     double most_bias, most_slope; /* the largest |bias_k| and |slope_k|, the Euclidean norm */
 } Model;
@@ -82,7 +82,8 @@ int widest(void)
 /* Return the number of doubles of work space that `run` needs. */
 Size room(const Model *model)
 {
-    return (model->d + 1 + 2 * (model->K + 3)) * ROWS + model->K * (ROWS / 2 + 2) + 8;
+    const Size K = model->K, d = model->d, most = K > d ? K : d;
+    return (d + 1 + 2 * (model->K + 3)) * ROWS + (d + most) * ROWS / 2 + 2 * K + 8;
 }
 
 /* Return 0, or NaN if an energy, evidence value or result is not finite. For ROUGH, return a bound on the sum of all errors of the

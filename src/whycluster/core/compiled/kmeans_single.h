@@ -5,26 +5,12 @@ measured. Every row gets a proven bound on its error. The caller computes the ro
 
 Terms are relative to `middle` and leave out what all clusters share, so that data far from 0 lose no digits. */
 
-typedef double NAME(Loose) __attribute__((vector_size(8 * WIDE), aligned(4), may_alias));
-typedef float NAME(Singles) __attribute__((vector_size(8 * WIDE), aligned(4), may_alias));
-typedef int32_t NAME(Shuffled) __attribute__((vector_size(8 * WIDE)));
-#define Singles NAME(Singles)
-#define Shuffled NAME(Shuffled)
-#define AT_SINGLE(pointer) (*(Singles *)(pointer))
-#define TWICE (2 * WIDE) /* floats in a register */
 #if WIDE == 8
 #define SPAN 8 /* clusters at a time */
-#define EVEN 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30
-#define ODD 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31
-#elif WIDE == 4
-#define SPAN 4
-#define EVEN 0, 2, 4, 6, 8, 10, 12, 14
-#define ODD 1, 3, 5, 7, 9, 11, 13, 15
 #else
 #define SPAN 4
-#define EVEN 0, 2, 4, 6
-#define ODD 1, 3, 5, 7
 #endif
+#define ACROSS (WIDE == 4 ? 1 : 2) /* registers of rows at a time; eight sums each must fit */
 /* `yes` where a < b, else `no`. */
 #if WIDE == 8
 #define IF_LESS_SINGLE(a, b, yes, no) \
@@ -36,47 +22,8 @@ typedef int32_t NAME(Shuffled) __attribute__((vector_size(8 * WIDE)));
 #define IF_LESS_SINGLE(a, b, yes, no) \
     ((Singles)vbslq_f32(vcltq_f32((float32x4_t)(a), (float32x4_t)(b)), (float32x4_t)(yes), (float32x4_t)(no)))
 #endif
-#ifdef __clang__
-#define PICK_SINGLE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
-#else
-#define PICK_SINGLE(a, b, ...) __builtin_shuffle(a, b, (Shuffled){__VA_ARGS__})
-#endif
-
-/* Load rows of float into the tile, relative to `middle`; after the last row, the first row of the tile is repeated. */
-TARGET static void NAME(load_single)(const Model *model, const Block *block, Size start, Size rows, float *z)
-{
-    const Size d = model->d, down = block->down, first = (block->first + start) * down;
-    const void *const *columns = block->columns;
-    const float *middle = model->middle;
-    if (down == 1 && rows == ROWS) {
-        for (Size j = 0; j < d; j++) {
-            const float *column = (const float *)columns[j] + first;
-            for (int i = 0; i < ROWS; i++) z[j * ROWS + i] = column[i] - middle[j];
-        }
-        return;
-    }
-    const Size turned = block->side_by_side ? d / TWICE * TWICE : 0;
-    for (Size i = 0; i < ROWS; i += TWICE) {
-        Size row[TWICE];
-        for (int r = 0; r < TWICE; r++) row[r] = first + (i + r < rows ? i + r : 0) * down;
-        for (Size j = 0; j < turned; j += TWICE) { /* pairs of floats are turned like doubles, then taken apart */
-            Vector v[2][WIDE];
-            for (int r = 0; r < TWICE; r++) v[r / WIDE][r % WIDE] = *(const NAME(Loose) *)((const float *)columns[0] + row[r] + j);
-            NAME(turn)(v[0]);
-            NAME(turn)(v[1]);
-            for (int r = 0; r < WIDE; r++) {
-                const Singles low = (Singles)v[0][r], high = (Singles)v[1][r];
-                float *to = z + (j + 2 * r) * ROWS + i;
-                AT_SINGLE(to) = PICK_SINGLE(low, high, EVEN) - middle[j + 2 * r];
-                AT_SINGLE(to + ROWS) = PICK_SINGLE(low, high, ODD) - middle[j + 2 * r + 1];
-            }
-        }
-        for (Size j = turned; j < d; j++) {
-            const float *column = columns[j];
-            for (int r = 0; r < TWICE; r++) z[j * ROWS + i + r] = column[row[r]] - middle[j];
-        }
-    }
-}
+#define LARGER_SINGLE(a, b) IF_LESS_SINGLE(a, b, b, a)
+#define ABSOLUTE_SINGLE(a) ((Singles)((Shuffled)(a) & INT32_MAX))
 
 /* Compute s[k][row] = bias_k + sum_j slope_kj z_j. A sum over CHUNK features at a time keeps errors small. */
 TARGET static void NAME(energies_single)(const Model *model, const float *z, float *s)
@@ -148,17 +95,20 @@ TARGET static void NAME(compete_single)(
 
 /* Write the cluster of each row, which is exact, and the approximate evidence. Return the sum of the bounds on its errors,
    or NaN if an energy or evidence value is not finite. */
-TARGET static double NAME(assign_single)(const Model *model, const Block *block, Size start, Size rows, double *x, double *h)
+TARGET static double NAME(assign_single)(
+    const Model *model, const Block *block, Size start, Size rows, float *z, float *s, double *x, double *h)
 {
     double bound[ROWS], total = 0.0;
     Tile tile, exact;
-    NAME(load_single)(model, block, start, rows, (float *)x);
-    NAME(energies_single)(model, (float *)x, (float *)h);
-    NAME(compete_single)(model, (float *)x, (float *)h, &tile, bound);
+    NAME(load_single)(model, block, start, rows, z);
+    for (Size j = 0; j < model->d; j++)
+        for (Size i = j * ROWS; i < (j + 1) * ROWS; i += TWICE) AT_SINGLE(z + i) -= model->middle[j];
+    NAME(energies_single)(model, z, s);
+    NAME(compete_single)(model, z, s, &tile, bound);
     int certain = 1;
     for (int i = 0; i < ROWS; i++) certain &= tile.evidence[i] > bound[i];
     if (!certain) {
-        NAME(load_float)(model, block, start, rows, x);
+        NAME(load)(model, block, start, rows, z, x);
         NAME(energies)(model, x, h);
         total = NAME(compete)(model->K, h, &exact);
     }
@@ -171,8 +121,9 @@ TARGET static double NAME(assign_single)(const Model *model, const Block *block,
     return total;
 }
 
-/* Write the weights in single precision. Write the sums of |a_k| times the largest |square| and |slope| of each cluster. */
-TARGET static void NAME(narrow)(
+/* Write the weights of n clusters in single precision. Write the sums of |a_k| times the largest |square| and |slope| of each
+   cluster. */
+TARGET static void NAME(narrow_weights)(
     const Model *model, const double *a, const Size *some, Size n, float *single, double *squares, double *slopes)
 {
     for (Size i = 0; i < ROWS; i += WIDE) {
@@ -180,7 +131,7 @@ TARGET static void NAME(narrow)(
         for (Size m = 0; m < n; m++) {
             const Size k = some[m];
             const Vector weight = AT(a + k * ROWS + i), size = (Vector)((Lanes)weight & INT64_MAX);
-            *(Short *)(single + k * ROWS + i) = NARROW(weight);
+            *(Short *)(single + m * ROWS + i) = NARROW(weight);
             by_square += size * model->reach[2 * k];
             by_slope += size * model->reach[2 * k + 1];
         }
@@ -189,77 +140,96 @@ TARGET static void NAME(narrow)(
     }
 }
 
-/* Write where each group of FEWER clusters ends in `some`; return the number of groups. A group begins at a multiple of
-   FEWER: other rows of the tile decide which clusters are in `some`, but not the order of the sums. */
-TARGET static Size NAME(groups)(const Size *some, Size n, Size *ends)
+/* Write where each group of up to `few` clusters ends in `some`; return the number of groups. A group begins at a multiple
+   of `few`: other rows of the tile decide which clusters are in `some`, but not the order of the sums. */
+TARGET static Size NAME(groups)(const Size *some, Size n, Size few, Size *ends)
 {
     Size found = 0;
     for (Size m = 1; m <= n; m++) {
         ends[found] = m;
-        found += m == n || some[m] / FEWER != some[m - 1] / FEWER;
+        found += m == n || some[m] / few != some[m - 1] / few;
     }
     return found;
 }
 
-/* Replace x by the relevance, from sums in single precision over up to FEWER clusters at a time. Write to `fine` whether
-   the error of each row is at most TOLERANCE times its largest |relevance|; return whether all are. */
+/* Replace the rows by the relevance, from sums in single precision, within groups of clusters and then over the groups.
+   Write to `fine` whether the error of each row is at most TOLERANCE times its largest |relevance|; return whether all are. */
 TARGET static int NAME(combine_single)(
-    const Model *model, const double *a, const Size *some, Size n, float *single, Size *ends, double *x, int *fine)
+    const Model *model, const double *a, const Size *some, Size n, float *single, Size *ends, float *raw, int *fine)
 {
-    const Size K = model->K, d = model->d, n_groups = NAME(groups)(some, n, ends);
-    double squares[ROWS], slopes[ROWS], most[ROWS], far[ROWS];
-    NAME(narrow)(model, a, some, n, single, squares, slopes);
-    for (int i = 0; i < ROWS; i++) most[i] = far[i] = 0.0;
-    for (Size j = 0; j < d; j += 2) {
+    const Size K = model->K, d = model->d;
+    Size few = FEWER;
+    while (few * few < K) few *= 2;
+    const Size n_groups = NAME(groups)(some, n, few, ends);
+    double squares[ROWS], slopes[ROWS];
+    float most[ROWS], far[ROWS];
+    NAME(narrow_weights)(model, a, some, n, single, squares, slopes);
+    for (int i = 0; i < ROWS; i++) most[i] = far[i] = 0.0f;
+    for (Size j = 0; j < d; j += 4) {
         const float *both = model->single_both + j * 2 * K;
-        for (Size i = 0; i < ROWS; i += 2 * TWICE) {
-            Vector total[4][4];
-            for (int c = 0; c < 4; c++)
-                for (int v = 0; v < 4; v++) total[c][v] = (Vector){0};
+        for (Size i = 0; i < ROWS; i += ACROSS * TWICE) {
+            Singles total[8][ACROSS];
+            for (int c = 0; c < 8; c++)
+                for (int v = 0; v < ACROSS; v++) total[c][v] = (Singles){0};
             for (Size g = 0, m = 0; g < n_groups; g++) {
-                const Size end = ends[g];
-                Singles sum[4][2];
-                for (int c = 0; c < 4; c++) sum[c][0] = sum[c][1] = (Singles){0};
-                for (; m < end; m++) {
-                    const float *weight = single + some[m] * ROWS + i, *of = both + some[m] * 4;
-                    for (int v = 0; v < 2; v++) {
+                Singles sum[8][ACROSS];
+                for (int c = 0; c < 8; c++)
+                    for (int v = 0; v < ACROSS; v++) sum[c][v] = (Singles){0};
+                for (const Size end = ends[g]; m < end; m++) {
+                    const float *weight = single + m * ROWS + i, *of = both + some[m] * 8;
+                    for (int v = 0; v < ACROSS; v++) {
                         const Singles w = AT_SINGLE(weight + v * TWICE);
-                        for (int c = 0; c < 4; c++) sum[c][v] += of[c] * w;
+                        for (int c = 0; c < 8; c++) sum[c][v] += of[c] * w;
                     }
                 }
-                float flat[4][2 * TWICE]; /* a register of floats becomes two of doubles */
-                for (int c = 0; c < 4; c++)
-                    for (int v = 0; v < 2; v++) AT_SINGLE(flat[c] + v * TWICE) = sum[c][v];
-                for (int c = 0; c < 4; c++)
-                    for (int v = 0; v < 4; v++) total[c][v] += WIDEN(*(Short *)(flat[c] + v * WIDE));
+                for (int c = 0; c < 8; c++)
+                    for (int v = 0; v < ACROSS; v++) total[c][v] += sum[c][v];
             }
-            for (Size c = 0; c < 2 && j + c < d; c++) {
-                const double middle = (double)model->middle[j + c] - model->offset[j + c];
-                for (int v = 0; v < 4; v++) {
-                    double *value = x + (j + c) * ROWS + i + v * WIDE, *f = far + i + v * WIDE, *m = most + i + v * WIDE;
-                    const Vector z = AT(value) - middle, relevance = total[2 + c][v] + total[c][v] * z;
-                    AT(value) = relevance;
-                    AT(f) = LARGER(AT(f), (Vector)((Lanes)z & INT64_MAX));
-                    AT(m) = LARGER(AT(m), (Vector)((Lanes)relevance & INT64_MAX));
+            for (Size c = 0; c < 4 && j + c < d; c++)
+                for (int v = 0; v < ACROSS; v++) {
+                    float *value = raw + (j + c) * ROWS + i + v * TWICE, *f = far + i + v * TWICE, *m = most + i + v * TWICE;
+                    const Singles z = AT_SINGLE(value) - model->middle[j + c], relevance = total[4 + c][v] + total[c][v] * z;
+                    AT_SINGLE(value) = relevance;
+                    AT_SINGLE(f) = LARGER_SINGLE(AT_SINGLE(f), ABSOLUTE_SINGLE(z));
+                    AT_SINGLE(m) = LARGER_SINGLE(AT_SINGLE(m), ABSOLUTE_SINGLE(relevance));
                 }
-            }
         }
     }
+    /* Every term is rounded at most this often. The last constants are for weights and terms that underflow. */
+    const double often = (double)(few + (K + few - 1) / few + 6) * 0x1p-24;
     int all = 1;
-    for (int i = 0; i < ROWS; i++) { /* the last terms are for weights that underflow */
+    for (int i = 0; i < ROWS; i++) {
         const double tiny = 1e-30 * (model->reach[2 * K] + model->reach[2 * K + 1] * far[i]);
-        fine[i] = (FEWER + 3) * 0x1p-24 * (squares[i] + slopes[i] * far[i] + tiny) <= TOLERANCE * most[i];
+        fine[i] = often * (squares[i] + slopes[i] * far[i] + tiny) + 1e-40 <= TOLERANCE * most[i] && most[i] < 1e38f;
         all &= fine[i];
     }
     return all;
 }
 
-#undef Singles
-#undef Shuffled
-#undef AT_SINGLE
-#undef TWICE
+/* Compute the relevance of the rows that are not fine in double precision, from x, the tile in double. A row by itself costs
+   a few times as much as its part of a tile. `column` is work space for n numbers. */
+TARGET static void NAME(combine_rest)(
+    const Model *model, const double *a, const Size *some, Size n, const int *fine, double *column, double *x, float *relevance)
+{
+    int left = 0;
+    for (int i = 0; i < ROWS; i++) left += !fine[i];
+    if (left > ROWS / 4) NAME(combine)(model, 0, a, some, n, x);
+    for (int i = 0; i < ROWS; i++) {
+        if (fine[i]) continue;
+        for (Size m = 0; m < n; m++) column[m] = a[some[m] * ROWS + i];
+        for (Size j = 0; j < model->d && left <= ROWS / 4; j += 2) {
+            const double *both = model->both + j * 2 * model->K;
+            double sum[4] = {0};
+            for (Size m = 0; m < n; m++)
+                for (int c = 0; c < 4; c++) sum[c] += both[some[m] * 4 + c] * column[m];
+            for (int c = 0; c < 2; c++) x[(j + c) * ROWS + i] = sum[2 + c] + sum[c] * x[(j + c) * ROWS + i];
+        }
+        for (Size j = 0; j < model->d; j++) relevance[j * ROWS + i] = (float)x[j * ROWS + i];
+    }
+}
+
 #undef SPAN
-#undef EVEN
-#undef ODD
-#undef PICK_SINGLE
+#undef ACROSS
 #undef IF_LESS_SINGLE
+#undef LARGER_SINGLE
+#undef ABSOLUTE_SINGLE

@@ -20,86 +20,8 @@ typedef float NAME(Short) __attribute__((vector_size(4 * WIDE), aligned(4), may_
 #define WIDEN(v) __builtin_convertvector(v, Vector)
 #define NARROW(v) __builtin_convertvector(v, Short)
 #endif
-#define KEEP(v) (v)
 
-/* Load rows of Number into the tile; after the last row, the first row of the tile is repeated. */
-#define LOAD(name, Number, Numbers, CONVERT)                                                                  \
-    TARGET static void NAME(name)(const Model *model, const Block *block, Size start, Size rows, double *x)   \
-    {                                                                                                         \
-        const Size d = model->d, down = block->down, first = (block->first + start) * down;                   \
-        const void *const *columns = block->columns;                                                          \
-        const double *offset = model->offset;                                                                 \
-        if (down == 1 && rows == ROWS) {                                                                      \
-            for (Size j = 0; j < d; j++) {                                                                    \
-                const Number *column = (const Number *)columns[j] + first;                                    \
-                for (int i = 0; i < ROWS; i++) x[j * ROWS + i] = (double)column[i] - offset[j];               \
-            }                                                                                                 \
-            return;                                                                                           \
-        }                                                                                                     \
-        const Size turned = block->side_by_side ? d / WIDE * WIDE : 0;                                        \
-        for (Size i = 0; i < ROWS; i += WIDE) {                                                               \
-            Size row[WIDE];                                                                                   \
-            for (int r = 0; r < WIDE; r++) row[r] = first + (i + r < rows ? i + r : 0) * down;                \
-            for (Size j = 0; j < turned; j += WIDE) {                                                         \
-                Vector v[WIDE];                                                                               \
-                for (int r = 0; r < WIDE; r++) {                                                              \
-                    const Number *at = (const Number *)columns[0] + row[r] + j;                               \
-                    v[r] = CONVERT(*(const Numbers *)at);                                                     \
-                }                                                                                             \
-                NAME(turn)(v);                                                                                \
-                for (int r = 0; r < WIDE; r++) AT(x + (j + r) * ROWS + i) = v[r] - offset[j + r];             \
-            }                                                                                                 \
-            for (Size j = turned; j < d; j++) {                                                               \
-                const Number *column = columns[j];                                                            \
-                for (int r = 0; r < WIDE; r++) x[j * ROWS + i + r] = (double)column[row[r]] - offset[j];      \
-            }                                                                                                 \
-        }                                                                                                     \
-    }
-LOAD(load_double, double, Vector, KEEP)
-LOAD(load_float, float, Short, WIDEN)
-
-/* Store the tile to the result, which holds Number by rows or by columns; Numbers is a register of these. Return 0, or NaN
-   if a number is too large for Number. */
-#define STORE(name, Number, Numbers, CONVERT)                                                                 \
-    TARGET static double NAME(name)(const Block *block, Size width, Size start, Size rows, const double *x)   \
-    {                                                                                                         \
-        const Size across = block->out_across, down = block->out_down;                                        \
-        Number *to = (Number *)block->out + start * down, flaw = 0;                                           \
-        if (down == 1) {                                                                                      \
-            Number each[ROWS] = {0};                                                                          \
-            for (Size j = 0; j < width; j++)                                                                  \
-                for (Size i = 0; i < rows; i++) {                                                             \
-                    to[j * across + i] = (Number)x[j * ROWS + i];                                             \
-                    each[i] += (Number)x[j * ROWS + i] * 0;                                                   \
-                }                                                                                             \
-            for (Size i = 0; i < rows; i++) flaw += each[i];                                                  \
-            return (double)flaw;                                                                              \
-        }                                                                                                     \
-        const Size turned = width / WIDE * WIDE;                                                              \
-        Numbers flaws = {0};                                                                                  \
-        for (Size i = 0; i < rows; i += WIDE) {                                                               \
-            const Size some = rows - i < WIDE ? rows - i : WIDE;                                              \
-            for (Size j = 0; j < turned; j += WIDE) {                                                         \
-                Vector v[WIDE];                                                                               \
-                for (int r = 0; r < WIDE; r++) v[r] = AT(x + (j + r) * ROWS + i);                             \
-                NAME(turn)(v);                                                                                \
-                for (Size r = 0; r < some; r++) {                                                             \
-                    const Numbers numbers = CONVERT(v[r]);                                                    \
-                    *(Numbers *)(to + (i + r) * down + j) = numbers;                                          \
-                    flaws += numbers * 0;                                                                     \
-                }                                                                                             \
-            }                                                                                                 \
-            for (Size j = turned; j < width; j++)                                                             \
-                for (Size r = 0; r < some; r++) {                                                             \
-                    to[(i + r) * down + j] = (Number)x[j * ROWS + i + r];                                     \
-                    flaw += (Number)x[j * ROWS + i + r] * 0;                                                  \
-                }                                                                                             \
-        }                                                                                                     \
-        for (int r = 0; r < WIDE; r++) flaw += flaws[r];                                                      \
-        return (double)flaw;                                                                                  \
-    }
-STORE(store_double, double, Vector, KEEP)
-STORE(store_float, float, Short, NARROW)
+#include "kmeans_rows.h"
 
 /* Compute s[k][row] = bias_k + sum_j slope_kj x_j, four clusters at a time. */
 TARGET static void NAME(energies)(const Model *model, const double *x, double *s)
@@ -266,6 +188,9 @@ TARGET static Size NAME(path)(
 {
     const double *prior = block->prior, beta = block->beta / 16.0, part = 1.0 / (double)K;
     const Size n = NAME(soft_min)(K, block->given, beta, h, tile, a, some);
+    double own[ROWS], shared[ROWS];
+    for (int i = 0; i < ROWS; i++) own[i] = prior[(Size)tile->cluster[i]];
+    for (int i = 0; i < ROWS; i++) shared[i] = exp_minus(beta * tile->evidence[i]);
     for (int i = 0; i < ROWS; i += WIDE) {
         Vector odds[4] = {{0}}, below[4] = {{0}}, y[4];
         for (Size m = 0; m < n; m++) {
@@ -278,24 +203,22 @@ TARGET static Size NAME(path)(
                 below[t] += h_k * y[t];
             }
         }
-        Vector own, f = AT(tile->evidence + i), shared, g[4], node[4], all = {0}, last = {0};
-        for (int r = 0; r < WIDE; r++) {
-            own[r] = prior[(Size)tile->cluster[i + r]];
-            shared[r] = exp_minus(beta * f[r]);
-        }
-        g[0] = shared;
+        Vector g[4], node[4], all = {0}, last = {0};
+        const Vector of_own = AT(own + i);
+        g[0] = AT(shared + i);
         NAME(powers)(g[0], g + 1, g + 2, g + 3);
-        const Vector square = shared * shared, fourth = square * square, tenth = fourth * fourth * square;
-        node[0] = 37.0 / 240 / (own + g[0] * odds[0]);
-        node[1] = 83.0 / 240 * fourth / (own + g[1] * odds[1]);
-        node[2] = 83.0 / 240 * tenth / (own + g[2] * odds[2]);
-        node[3] = 37.0 / 240 * tenth * fourth / (own + g[3] * odds[3]);
+        const Vector square = g[0] * g[0], fourth = square * square, tenth = fourth * fourth * square;
+        node[0] = 37.0 / 240 / (of_own + g[0] * odds[0]);
+        node[1] = 83.0 / 240 * fourth / (of_own + g[1] * odds[1]);
+        node[2] = 83.0 / 240 * tenth / (of_own + g[2] * odds[2]);
+        node[3] = 37.0 / 240 * tenth * fourth / (of_own + g[3] * odds[3]);
         for (int t = 0; t < 4; t++) {
             all += node[t] * odds[t];
             last += node[t] * below[t];
         }
+        const Vector f = AT(tile->evidence + i), none = {0};
         AT(sum + i) = all;
-        for (int r = 0; r < WIDE; r++) scale[i + r] = last[r] > 0.0 ? f[r] / last[r] * part : 1.0 / all[r];
+        AT(scale + i) = IF_LESS(none, last, f / last * part, 1.0 / all);
         for (Size m = 0; m < n; m++) {
             double *to = a + some[m] * ROWS + i;
             y[0] = AT(to);
@@ -306,34 +229,46 @@ TARGET static Size NAME(path)(
     return n;
 }
 
-/* Write the weights a_k of a rule and a_c = -sum. A contrast, and rows with negative evidence ("why not this cluster?"),
-   have a_k = 1 for the strongest competitor only. Write the clusters that may have a weight to `some`, return their number. */
+/* Add the contrast of a row, 1 for its strongest competitor and -1 for its cluster, to its weights. */
+static inline void NAME(contrast)(const Tile *tile, int i, double *a)
+{
+    a[(Size)tile->competitor[i] * ROWS + i] += 1.0;
+    a[(Size)tile->cluster[i] * ROWS + i] -= 1.0;
+}
+
+/* Write the contrasts of all rows. */
+TARGET static Size NAME(contrasts)(Size K, const Tile *tile, double *a, Size *some, Size *is_in)
+{
+    Size n = 0;
+    for (Size k = 0; k < K; k++) is_in[k] = 0;
+    for (int i = 0; i < ROWS; i++) is_in[(Size)tile->cluster[i]] = is_in[(Size)tile->competitor[i]] = 1;
+    for (Size k = 0; k < K; k++) {
+        if (!is_in[k]) continue;
+        some[n++] = k;
+        memset(a + k * ROWS, 0, ROWS * sizeof(double));
+    }
+    for (int i = 0; i < ROWS; i++) NAME(contrast)(tile, i, a);
+    return n;
+}
+
+/* Write the weights a_k of a rule and a_c = -sum. Rows with negative evidence ("why not this cluster?") get a contrast.
+   Write the clusters that may have a weight to `some`, return their number. */
 TARGET static Size NAME(weigh)(
-    Size K, const Block *block, const double *restrict h, const Tile *restrict tile, double *restrict a, Size *restrict some)
+    Size K, const Block *block, const double *restrict h, const Tile *restrict tile, double *restrict a, Size *restrict some,
+    Size *restrict spare)
 {
     double sum[ROWS], scale[ROWS];
-    Size n = 0;
-    if (block->rule == CONTRAST) {
-        for (Size k = 0; k < K; k++) {
-            int64_t any = 0;
-            for (int i = 0; i < ROWS; i++) any |= tile->cluster[i] == (double)k || tile->competitor[i] == (double)k;
-            some[n] = k;
-            n += any;
-        }
-    } else
-        n = (block->rule == PATH ? NAME(path) : block->rule == JOINT ? NAME(joint) : NAME(min_take_most))(
-            K, block, h, tile, a, some, sum, scale);
-    const int plain = block->rule != CONTRAST && !block->given; /* all evidence is at least 0 */
+    if (block->rule == CONTRAST) return NAME(contrasts)(K, tile, a, some, spare);
+    const Size n = (block->rule == PATH ? NAME(path) : block->rule == JOINT ? NAME(joint) : NAME(min_take_most))(
+        K, block, h, tile, a, some, sum, scale);
     for (Size m = 0; m < n; m++) {
         double *to = a + some[m] * ROWS, number = (double)some[m];
-        for (int i = 0; plain && i < ROWS; i++)
-            to[i] = (tile->cluster[i] == number ? -sum[i] : to[i]) * scale[i];
-        for (int i = 0; !plain && i < ROWS; i++) {
-            double one = tile->competitor[i] == number ? 1.0 : tile->cluster[i] == number ? -1.0 : 0.0;
-            int contrast = block->rule == CONTRAST || tile->evidence[i] < 0.0;
-            one = tile->cluster[i] == tile->competitor[i] ? 0.0 : one;
-            to[i] = contrast ? one : (tile->cluster[i] == number ? -sum[i] : to[i]) * scale[i];
-        }
+        for (int i = 0; i < ROWS; i++) to[i] = (tile->cluster[i] == number ? -sum[i] : to[i]) * scale[i];
+    }
+    for (int i = 0; block->given && i < ROWS; i++) {
+        if (tile->evidence[i] >= 0.0) continue;
+        for (Size m = 0; m < n; m++) a[some[m] * ROWS + i] = 0.0;
+        NAME(contrast)(tile, i, a);
     }
     return n;
 }
@@ -399,30 +334,36 @@ TARGET static double NAME(assign)(const Block *block, Size K, Size start, Size r
 
 #include "kmeans_single.h"
 
-/* Store the relevance of the rows that are not fine. */
-TARGET static void NAME(store_rest)(const Block *block, Size d, Size start, Size rows, const int *fine, const double *x)
+/* Replace x by the relevance or the gradient, or h by the competition, and store it; return 0, or NaN for a flaw. */
+TARGET static double NAME(answer)(
+    const Model *model, const Block *block, Size start, Size rows, double *x, double *h, const double *a, const Size *some, Size n,
+    const Tile *tile, float *narrow)
 {
-    for (Size i = 0; i < rows; i++)
-        for (Size j = 0; !fine[i] && j < d; j++)
-            ((float *)block->out)[(start + i) * block->out_down + j * block->out_across] = (float)x[j * ROWS + i];
+    const int wide = block->answer == COMPETITION;
+    const Size width = wide ? model->K : model->d;
+    if (wide) NAME(share)(model->K, a, some, n, tile, h);
+    else NAME(combine)(model, block->answer == GRADIENT, a, some, n, x);
+    if (!block->to_float) return NAME(store_double)(block, width, start, rows, wide ? h : x);
+    NAME(narrow)(width * ROWS, wide ? h : x, narrow);
+    return NAME(store_single)(block, width, start, rows, narrow);
 }
 
 TARGET static double NAME(run)(const Model *model, const Block *block, double *space)
 {
-    const Size K = model->K, d = model->d;
-    const int single = model->middle && block->from_float && block->to_float && block->answer == RELEVANCE && model->K > FEWER;
+    const Size K = model->K, d = model->d, most = K > d ? K : d;
+    const int single = model->middle && block->from_float && block->to_float && block->answer == RELEVANCE;
     double *x = space, *h = x + (d + 1) * ROWS, *a = h + (K + 3) * ROWS, flaws = 0.0;
-    float *narrow = (float *)(a + (K + 3) * ROWS);
-    Size *some = (Size *)(narrow + K * ROWS), *ends = some + K;
+    float *raw = (float *)(a + (K + 3) * ROWS), *narrow = raw + d * ROWS;
+    Size *some = (Size *)(narrow + most * ROWS), *spare = some + K;
     Tile tile;
     memset(x + d * ROWS, 0, ROWS * sizeof(double)); /* padding of the last two features */
     for (Size start = 0; start < block->n; start += ROWS) {
         const Size rows = block->n - start < ROWS ? block->n - start : ROWS;
         if (block->answer == ROUGH) {
-            flaws += NAME(assign_single)(model, block, start, rows, x, h);
+            flaws += NAME(assign_single)(model, block, start, rows, raw, (float *)a, x, h);
             continue;
         }
-        (block->from_float ? NAME(load_float) : NAME(load_double))(model, block, start, rows, x);
+        NAME(load)(model, block, start, rows, raw, x);
         NAME(energies)(model, x, h);
         if (block->answer == ENERGIES) {
             flaws += NAME(store_double)(block, K, start, rows, h);
@@ -435,22 +376,14 @@ TARGET static double NAME(run)(const Model *model, const Block *block, double *s
             block->evidence[start + i] = tile.evidence[i];
         }
         if (block->answer == ASSIGNMENT) continue;
-        const Size n = NAME(weigh)(K, block, h, &tile, a, some);
-        if (single) {
-            int fine[ROWS], all = NAME(combine_single)(model, a, some, n, narrow, ends, x, fine);
-            flaws += NAME(store_float)(block, d, start, rows, x);
-            if (all) continue;
-            NAME(load_float)(model, block, start, rows, x);
-            NAME(combine)(model, 0, a, some, n, x);
-            NAME(store_rest)(block, d, start, rows, fine, x);
+        const Size n = NAME(weigh)(K, block, h, &tile, a, some, spare);
+        if (!single) {
+            flaws += NAME(answer)(model, block, start, rows, x, h, a, some, n, &tile, narrow);
             continue;
         }
-        if (block->answer == COMPETITION)
-            NAME(share)(K, a, some, n, &tile, h);
-        else
-            NAME(combine)(model, block->answer == GRADIENT, a, some, n, x);
-        const int wide = block->answer == COMPETITION;
-        flaws += (block->to_float ? NAME(store_float) : NAME(store_double))(block, wide ? K : d, start, rows, wide ? h : x);
+        int fine[ROWS];
+        if (!NAME(combine_single)(model, a, some, n, narrow, spare, raw, fine)) NAME(combine_rest)(model, a, some, n, fine, h, x, raw);
+        flaws += NAME(store_single)(block, d, start, rows, raw);
     }
     return flaws;
 }
@@ -458,13 +391,14 @@ TARGET static double NAME(run)(const Model *model, const Block *block, double *s
 #undef Vector
 #undef Short
 #undef Lanes
+#undef Singles
+#undef Shuffled
 #undef AT
+#undef AT_SINGLE
 #undef STEP
+#undef TWICE
 #undef LARGER
 #undef SMALLER
 #undef IF_LESS
 #undef WIDEN
 #undef NARROW
-#undef KEEP
-#undef LOAD
-#undef STORE

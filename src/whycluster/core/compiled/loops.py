@@ -12,7 +12,7 @@ import ctypes
 import functools
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
@@ -29,13 +29,11 @@ from whycluster.core.rows import Rows
 from whycluster.core.rules import CONTRAST, JOINT, LEAST_PRIOR, MIN_TAKE_MOST, PATH, SEQUENTIAL, Sharing
 
 LIBRARY = Path(__file__).with_name("_kmeans.so")
-_LAYOUT = 4  # version of the structures below, as in kmeans.c
+_LAYOUT = 5  # version of the structures below, as in kmeans.c
 _MOST = 1 << 13  # features or clusters; beyond this, a tile does not fit in the cache, so NumPy is faster
 _MOST_VALUES = 1 << 20  # values in all centroids together, for the same reason
 _SINGLE = 1e-12, 1e12  # the range of the longest slope in which single precision neither under- nor overflows
-_ROUGH = (
-    1e-4  # the largest proven error of the mean evidence that is measured in single precision, relative to it
-)
+_ROUGH = 1e-4  # the largest proven error, relative to it, of mean evidence measured in single precision
 
 
 def fields(names: str, kind: type) -> list[tuple[str, type]]:
@@ -159,14 +157,6 @@ def _is_readable(values: NDArray[Any]) -> bool:
     return plain and values.flags.aligned and all(step % values.itemsize == 0 for step in values.strides)
 
 
-class Middle(NamedTuple):
-    """A point near most centroids, without the offset, and the slope and the square of a cluster there."""
-
-    point: Floats
-    slope: Floats
-    square: Floats
-
-
 @dataclass(frozen=True, eq=False)
 class CompiledKMeans:
     """Compiled loops for energies s_k = bias_k + slope_k . x.
@@ -176,15 +166,17 @@ class CompiledKMeans:
     slopes, squares : (K, d) the split is square_k + slope_k x, up to a term that all clusters share
     bias : (K,) bias_k
     offset : (d,) subtracted from every row to give x; by default, nothing is subtracted
-    middle : a cluster in the middle of the others, relative to which sums are in single precision; by
-        default, all sums are in double precision
+    scale : (d,) the weight of the square of each feature, if s_k are squared distances
+    middle : (d,) a point near most centroids, relative to which sums are in single precision; by default,
+        all sums are in double precision
     """
 
     slopes: Floats
     squares: Floats
     bias: Floats
     offset: Floats | None = None
-    middle: Middle | None = None
+    scale: Floats | None = None
+    middle: Floats | None = None
 
     @property
     def is_available(self) -> bool:
@@ -196,27 +188,26 @@ class CompiledKMeans:
     @functools.cached_property
     def _packed(self) -> tuple[Floats, Floats, Floats]:
         """The biases, the slopes, and slopes with squares, padded and interleaved as the loops read them."""
-        return _packed(self.bias, self.slopes, self.squares, 4)
+        return _packed(4, 2, self.bias, self.slopes, self.squares)
 
     @functools.cached_property
-    def _single(self) -> _Single | None:
-        """The same in single precision, or None if single precision cannot hold the numbers."""
-        if self.middle is None:
+    def _single(self) -> tuple[list[NDArray[Any]], list[float]] | None:
+        """The arrays and numbers of `Model` for single precision, or None if it cannot hold them."""
+        if self.middle is None or self.scale is None:
             return None
-        point, slope, square = self.middle
-        middle = point.astype(np.float32)
-        moved = middle.astype(np.float64) - (0.0 if self.offset is None else self.offset)
-        slopes = self.slopes - slope
-        linear = slopes * moved
+        offset, middle = 0.0 if self.offset is None else self.offset, self.middle.astype(np.float32)
+        square = (self.middle - offset) ** 2 * self.scale  # of a cluster in the middle
+        slopes = self.slopes + 2.0 * (self.middle - offset) * self.scale
+        linear = slopes * (middle.astype(np.float64) - offset)
         squares, bias = self.squares - square + linear, self.bias - square.sum() + linear.sum(axis=1)
         reach = np.array([np.abs(squares).max(axis=1), np.abs(slopes).max(axis=1)]).T
+        most_bias = float(np.abs(bias).max())
         most_slope = float(np.sqrt(np.einsum("kd,kd->k", slopes, slopes).max()))
-        most_bias, (least, most) = float(np.abs(bias).max()), _SINGLE
+        least, most = _SINGLE
         if not (least <= most_slope <= most and max(most_bias, reach.max()) <= most * most):
             return None
-        numbers = [each.astype(np.float32) for each in (bias, slopes, squares)]
-        arrays = _packed(numbers[0], numbers[1], numbers[2], 8)
-        return _Single((middle, *arrays, np.vstack([reach, reach.max(axis=0)])), (most_bias, most_slope))
+        packed = _packed(8, 4, *(each.astype(np.float32) for each in (bias, slopes, squares)))
+        return [middle, *packed, np.vstack([reach, reach.max(axis=0)])], [most_bias, most_slope]
 
     def run(
         self,
@@ -286,38 +277,26 @@ class CompiledKMeans:
         assert loaded is not None
         loops, width = loaded
         offset = np.zeros(self.slopes.shape[1]) if moved or self.offset is None else self.offset
-        parameters = map(at, (offset, *self._packed))
-        model = Model(*self.slopes.shape, *parameters)
-        single = self._single if block.from_float else None
-        if single is not None:
-            arrays = ("middle", "single_bias", "single_slopes", "single_both", "reach")
-            for name, values in zip(arrays, single.arrays, strict=True):
-                setattr(model, name, at(values))
-            model.most_bias, model.most_slope = single.most
+        arrays, most = (self._single if block.from_float else None) or ([], [])
+        addresses = [at(values) for values in (offset, *self._packed, *arrays)]
+        model = Model(*self.slopes.shape, *addresses, *most)
         space = np.empty(loops.room(ctypes.byref(model)))
         return float(loops.run(width, ctypes.byref(model), ctypes.byref(block), ctypes.c_void_p(at(space))))
 
 
-class _Single(NamedTuple):
-    """The parameters of the loops in single precision; the arrays keep the memory alive."""
-
-    arrays: tuple[NDArray[Any], ...]
-    most: tuple[float, float]
-
-
 def _packed(
-    bias: NDArray[Any], slopes: NDArray[Any], squares: NDArray[Any], size: int
+    size: int, width: int, bias: NDArray[Any], slopes: NDArray[Any], squares: NDArray[Any]
 ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """Group clusters by ``size`` and features by two, padded and interleaved as the loops read them."""
+    """Group clusters by ``size`` and features by ``width``, padded and interleaved as the loops read them."""
     n_clusters, d = slopes.shape
-    groups, twos = -(-n_clusters // size), -(-d // 2)
+    groups, parts = -(-n_clusters // size), -(-d // width)
     all_bias = np.zeros(size * groups, bias.dtype)
-    padded = np.zeros((2, size * groups, 2 * twos), bias.dtype)
+    padded = np.zeros((2, size * groups, width * parts), bias.dtype)
     all_bias[:n_clusters] = bias
     padded[:, :n_clusters, :d] = slopes, squares
     grouped = np.ascontiguousarray(padded[0, :, :d].reshape(groups, size, d).transpose(0, 2, 1))
-    pairs = padded[:, :n_clusters].reshape(2, n_clusters, twos, 2)
-    both = np.ascontiguousarray(pairs.transpose(2, 1, 0, 3)).reshape(twos, n_clusters, 4)
+    split = padded[:, :n_clusters].reshape(2, n_clusters, parts, width)
+    both = np.ascontiguousarray(split.transpose(2, 1, 0, 3)).reshape(parts, n_clusters, 2 * width)
     return all_bias, grouped, both
 
 
@@ -335,6 +314,14 @@ def _write_to(out: NDArray[Any], block: Block) -> None:
 def at(values: NDArray[Any]) -> int:
     """Return the address of an array."""
     return values.ctypes.data
+
+
+class _Part(NamedTuple):
+    """A block of rows, the layout that holds them, and the number of their first row in it."""
+
+    rows: slice
+    layout: MemoryLayout
+    first: int
 
 
 class CompiledPasses:
@@ -371,11 +358,7 @@ class CompiledPasses:
 
     def assign(self) -> Codes:
         """Return the cluster of each row, (n,)."""
-
-        def work(x: Floats, start: int, stop: int) -> None:
-            self._assign_block(x, start, stop)
-
-        self._each_block(work)
+        self._each_block(self._assign_block)
         return self.cluster
 
     def measure(self, exactly: bool = False) -> tuple[float, Codes]:
@@ -386,9 +369,10 @@ class CompiledPasses:
         means: dict[int, float] = {}
         errors: dict[int, float] = {}
 
-        def work(x: Floats, start: int, stop: int) -> None:
-            evidence, error = self._assign_block(x, start, stop, exactly)
-            means[start], errors[start] = float((evidence / self.rows.n_rows).sum()), error / self.rows.n_rows
+        def work(part: _Part) -> None:
+            evidence, error = self._assign_block(part, exactly)
+            start, n_rows = part.rows.start, self.rows.n_rows
+            means[start], errors[start] = float((evidence / n_rows).sum()), error / n_rows
 
         self._each_block(work)
         mean = math.fsum(means.values())
@@ -400,58 +384,57 @@ class CompiledPasses:
         """Write the relevance or gradient, (n, d), or the competition, (n, K); return the assignment."""
         evidence = np.empty(self.rows.n_rows, self.rows.dtype)
 
-        def work(x: Floats, start: int, stop: int) -> None:
-            found = self._run_block(x, start, stop, answer, sharing, out[start:stop])
-            evidence[start:stop] = found
+        def work(part: _Part) -> None:
+            found = self._run_block(part, answer, sharing, out[part.rows])
+            evidence[part.rows] = found
             if evidence.dtype != np.float64:
                 check_rounded(out[:0], found)  # the loops have checked the numbers in ``out``
 
         self._each_block(work)
         return Assignment(self.cluster, self.competitor, evidence)
 
-    def _each_block(self, work: blocks.Work[Floats]) -> None:
+    def _each_block(self, work: Callable[[_Part], object]) -> None:
         n_rows, size, d = self.rows.n_rows, self.block_rows, self.loops.slopes.shape[1]
-        if n_rows == 0:
-            return
-        if n_rows <= size:  # a single block needs no threads
-            with np.errstate(all="ignore"):
-                work(np.empty((0, d)), 0, n_rows)
-        else:
+
+        def run(x: Floats, start: int, stop: int) -> None:
+            layout, first = self.layout, start
+            if layout is None:
+                layout, first = (
+                    MemoryLayout.of_block(self.rows.inputs(start, stop, None, x[: stop - start])),
+                    0,
+                )
+            work(_Part(slice(start, stop), layout, first))
+
+        if n_rows > size:
             converted = 0 if self.layout is not None else size
-            blocks.run(work, lambda: np.empty((converted, d), order=self._order), n_rows, size)
+            blocks.run(run, lambda: np.empty((converted, d), order=self._order), n_rows, size)
+        elif n_rows:  # a single block needs no threads
+            with np.errstate(all="ignore"):
+                run(np.empty((0, d)), 0, n_rows)
 
     def _run_block(
         self,
-        x: Floats,
-        start: int,
-        stop: int,
+        part: _Part,
         answer: Answer = Answer.ASSIGNMENT,
         sharing: Sharing | None = None,
         out: NDArray[Any] | None = None,
     ) -> Floats:
-        """Assign rows start..stop and return their evidence; write the answer to ``out`` if given."""
-        layout, first = self._where(x, start, stop)
-        evidence = np.empty(stop - start)
-        assignment = Assignment(self.cluster[start:stop], self.competitor[start:stop], evidence)
+        """Assign the rows of a part and return their evidence; write the answer to ``out`` if given."""
+        rows, layout, first = part
+        evidence = np.empty(rows.stop - rows.start)
+        assignment = Assignment(self.cluster[rows], self.competitor[rows], evidence)
         if not self.loops.run(layout, first, assignment, self.given, answer, sharing, out):
             raise OutOfRangeError
         return evidence
 
-    def _assign_block(self, x: Floats, start: int, stop: int, exactly: bool = False) -> tuple[Floats, float]:
-        """Assign rows start..stop; return their evidence and a bound on the sum of its errors."""
-        layout, first = self._where(x, start, stop)
-        evidence = np.empty(stop - start)
-        found = None
+    def _assign_block(self, part: _Part, exactly: bool = False) -> tuple[Floats, float]:
+        """Assign the rows of a part; return their evidence and a bound on the sum of its errors."""
+        rows, layout, first = part
+        evidence, error = np.empty(rows.stop - rows.start), None
         if not (exactly or self.given):
-            found = self.loops.run_roughly(layout, first, self.cluster[start:stop], evidence)
-        if found is None:
-            return self._run_block(x, start, stop), 0.0
-        if math.isnan(found):
+            error = self.loops.run_roughly(layout, first, self.cluster[rows], evidence)
+        if error is None:
+            return self._run_block(part), 0.0
+        if math.isnan(error):
             raise OutOfRangeError
-        return evidence, found
-
-    def _where(self, x: Floats, start: int, stop: int) -> tuple[MemoryLayout, int]:
-        """Return where rows start..stop are: a layout and the number of the first row in it."""
-        if self.layout is not None:
-            return self.layout, start
-        return MemoryLayout.of_block(self.rows.inputs(start, stop, None, x[: stop - start])), 0
+        return evidence, error

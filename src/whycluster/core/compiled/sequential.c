@@ -1,4 +1,4 @@
-/* The gains of the sequential rule, row by row, for `whycluster.core.compiled.gains`; the loops are in sequential_row.h.
+/* The gains of the sequential rule, row by row, for `whycluster.models.gains`; the loops are in sequential_row.h.
 
 Weights of parts are multiplied by exp(-nats) of each feature that is taken. They only ever decrease, so a weight that
 has become 0 is still negligible as long as the sum of all weights is above LOW; below it, the weights are computed again

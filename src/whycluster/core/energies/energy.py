@@ -26,6 +26,31 @@ class Parts(NamedTuple):
     log_weight: Floats
 
 
+class Quadratics(NamedTuple):
+    """Energies that are minima of quadratic functions: s_k = min_p |R_p^T (A x + shift - u_p)|^2 + b_p.
+
+    Attributes
+    ----------
+    cluster : (P,) the cluster of each piece p; every cluster has at least one piece
+    centers : (P, m) u_p
+    roots : (M, m, r) the different matrices R
+    root : (P,) the position of each piece's matrix in ``roots``
+    bias : (P,) b_p
+    matrix : (m, n_inputs) A, or None if it is the identity
+    shift : (m,)
+    is_distance : whether s_k is the squared distance in which models measure rows
+    """
+
+    cluster: Codes
+    centers: Floats
+    roots: Floats
+    root: Codes
+    bias: Floats
+    matrix: Floats | None = None
+    shift: Floats | float = 0.0
+    is_distance: bool = False
+
+
 class Energy(ABC):
     """One energy s_k per cluster, and its split e_k over the features.
 
@@ -106,6 +131,10 @@ class Energy(ABC):
 
     def linearized(self) -> Energy | None:
         """Return an energy with the same boundaries and linear differences, or None if there is none."""
+        return None
+
+    def quadratics(self) -> Quadratics | None:
+        """Return the energies as minima of quadratic functions, up to a term common to all, or None."""
         return None
 
     def step_scale(self) -> Floats:

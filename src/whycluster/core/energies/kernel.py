@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from whycluster.core.arrays import Codes, Floats, product, product_by_columns, row_sums
-from whycluster.core.energies.energy import Energy, Parts, carve
+from whycluster.core.energies.energy import Energy, Parts, Quadratics, carve
 from whycluster.core.energies.squared import SquaredEnergy
 
 _FEW_UNITS = 64  # matrix products with fewer rows are slow
@@ -85,7 +85,7 @@ class KernelEnergy(Energy):
                 if not self._hard:
                     logits -= top
                     np.exp(logits, out=logits)
-                    top += np.log(_column_sums(logits))
+                    top += np.log(row_sums(logits.T))
                     top /= self.gamma
                 np.negative(top, out=out[:, k])
 
@@ -118,6 +118,19 @@ class KernelEnergy(Energy):
     def terms(self, x: Floats, cluster: Codes, out: Floats, scratch: Floats) -> None:
         """Write (x - u_j)^2."""
         self.units.terms(x, cluster, out, *carve(scratch, self.units.scratch_width))
+
+    def quadratics(self) -> Quadratics | None:
+        """Return the squared distances from the support vectors if the minimum is hard."""
+        known = self.squared_terms
+        if known is None or not self._hard:
+            return None
+        root = np.diag(self.units.step_scale())[None]
+        none = np.zeros(len(known[0]))
+        return Quadratics(self.unit_cluster, known[0], root, none.astype(np.intp), none, is_distance=True)
+
+    def step_scale(self) -> Floats:
+        """Return the square root of the scale."""
+        return self.units.step_scale()
 
     def compared(self, x: Floats) -> Floats:
         """Return the scaled rows."""
@@ -181,7 +194,7 @@ class KernelEnergy(Energy):
             return
         logits -= logits.max(axis=0)
         np.exp(logits, out=logits)
-        logits *= weights / _column_sums(logits)
+        logits *= weights / row_sums(logits.T)
 
     def _logits(self, x: Floats, chunk: slice, scratch: Floats) -> Iterator[tuple[int, Floats]]:
         """Yield each cluster of a chunk with log v_j - gamma |x - u_j|^2 for its support vectors, (p, b).
@@ -221,8 +234,3 @@ def _chunks(sizes: Codes, most: int) -> list[slice]:
             chunks.append(slice(start, k))
             start = k
     return chunks
-
-
-def _column_sums(values: Floats) -> Floats:
-    """Return the sums over the first axis, as a product with ones."""
-    return row_sums(values.T)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from whycluster.core.arrays import Codes, Floats, product
-from whycluster.core.compiled.loops import CompiledKMeans, Middle
+from whycluster.core.compiled.loops import CompiledKMeans
 from whycluster.core.energies.additive import AdditiveEnergy
 from whycluster.core.errors import InvalidInputError
 
@@ -63,14 +63,17 @@ class SquaredEnergy(AdditiveEnergy):
             self._bias = self.squares.sum(axis=1)
             self.slopes = -2.0 * self._moved * self.scale  # (K, d) gradients, without the 2 x that all share
             self._copies, self._originals = _duplicates(self.prototypes)
+            self.has_copies = self._copies.size > 0
             different = np.delete(np.arange(self.n_clusters), self._copies)
             scaled, groups = self._moved * np.sqrt(self.scale), np.arange(self.n_clusters)
             groups = groups if self.groups is None else self.groups
             self._expanded = not _is_far_apart(scaled[different], self.near, groups[different])
+        # (K, d) slopes and (K,) biases of the linear energies
+        self.linear = (self.slopes, self._bias) if self._expanded else None
         if self._expanded and type(self) is SquaredEnergy:  # a subclass may redefine the energies
-            moved = middle if self.offset is None else middle - self.offset
-            there = Middle(middle, -2.0 * moved * self.scale, moved**2 * self.scale)
-            self.compiled = CompiledKMeans(self.slopes, self.squares, self._bias, self.offset, there)
+            self.compiled = CompiledKMeans(
+                self.slopes, self.squares, self._bias, self.offset, self.scale, middle
+            )
         self._by_parts = self.n_clusters <= self.n_features
         self.rounds = self._expanded and self._by_parts
         underflow = self._bias.max() < _SMALLEST and len(different) > 1
@@ -117,7 +120,7 @@ class SquaredEnergy(AdditiveEnergy):
 
     def keep_ties(self, energies: Floats) -> None:
         """Make the energies of equal centroids equal, since BLAS may have summed them in different orders."""
-        if self._copies.size:
+        if self.has_copies:
             energies[:, self._copies] = energies[:, self._originals]
 
     @property
@@ -147,11 +150,6 @@ class SquaredEnergy(AdditiveEnergy):
     def differentiate(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:  # noqa: ARG002  # x cancels
         """Write -2 sum_k a_k mu_k; x cancels."""
         product(weights, self.slopes, out=out)
-
-    @property
-    def linear(self) -> tuple[Floats, Floats] | None:
-        """(K, d) slopes and (K,) biases of the linear energies, or None if squares are not expanded."""
-        return (self.slopes, self._bias) if self._expanded else None
 
 
 def _duplicates(centroids: Floats) -> tuple[Codes, Codes]:

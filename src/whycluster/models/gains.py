@@ -1,4 +1,4 @@
-"""The gains of the sequential rule in compiled loops; `whycluster.core.sequential` calls them.
+"""The gains of the sequential rule in compiled loops; `whycluster.models.sequential` calls them.
 
 The loops are in ``sequential.c``; `whycluster.core.compiled.loops` loads them. A call does not hold the GIL,
 so blocks run on several threads. Each row is computed on its own, so a result does not depend on its block.

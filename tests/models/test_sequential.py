@@ -20,11 +20,11 @@ from tests.optional import optional
 from tests.reference import models, neon
 from tests.reference import sequential as reference
 from whycluster.core.energies import KernelEnergy, LinearEnergy
-from whycluster.core.sequential import blend
 from whycluster.evaluation import checks, compare
 from whycluster.evaluation.shuffled import ShuffledEnergy
 from whycluster.models.energies import FloorEnergy
 from whycluster.models.network import TableNetwork
+from whycluster.models.sequential import blend
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -12,7 +12,8 @@ rule divides among the features. So the two can be blended: with R the relevance
 
     R + eta (G sum(R) / sum(G) - R),    eta = 2/3,
 
-which has the same sum as R.
+which has the same sum as R. An array of shape (rows, parts, features) is allocated only for a few rows at a
+time.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whycluster.core.arrays import Codes, Floats
-from whycluster.core.compiled.gains import CompiledGains
 from whycluster.core.energies import Energy
-from whycluster.core.evidence import Assignment
+from whycluster.core.passes import Block
 from whycluster.core.rules import Prior, Sharing
+from whycluster.models.gains import CompiledGains
 
 _BLEND = 2.0 / 3.0  # eta; tuned on half of the data sets of ``benchmarks.rules``
 # The largest ratio of a row's total |relevance| from gains to its total under the path rule. From half of
@@ -36,17 +37,15 @@ _MOST = 300.0  # nats; up to here, a product of two exponentials neither overflo
 _HARD = 1e6  # nats; larger values make no difference
 
 
-def blend_block(
-    energy: Energy, x: Floats, assignment: Assignment, sharing: Sharing, relevance: Floats, scratch: Floats
-) -> None:
+def blend_block(block: Block, sharing: Sharing, relevance: Floats) -> None:
     """Blend the gains into the relevance of the path rule, (b, d), in all rows with positive evidence."""
     assert sharing.beta is not None
     assert sharing.prior is not None
-    gains, evidence = _Gains(energy, sharing.prior, sharing.beta), assignment.evidence
-    size = max(1, _TERMS_BYTES // (8 * energy.n_features))
-    for start in range(0, len(x), size):
+    gains, (cluster, _, evidence) = _Gains(block.energy, sharing.prior, sharing.beta), block.assignment
+    size = max(1, _TERMS_BYTES // (8 * block.energy.n_features))
+    for start in range(0, block.n_rows, size):
         rows = slice(start, start + size)
-        gain = gains.of(x[rows], assignment.cluster[rows], evidence[rows], scratch)
+        gain = gains.of(block.x[rows], cluster[rows], evidence[rows], block.scratch)
         blend(gain, evidence[rows], relevance[rows])
 
 
@@ -101,7 +100,8 @@ def blend(gain: Floats, evidence: Floats, relevance: Floats) -> None:
     times = share * np.divide(np.abs(gain).sum(axis=1), size, out=np.zeros_like(whole), where=counts)
     eta = np.clip(2.0 - 2.0 * times / _MOST_TIMES, 0.0, 1.0)
     eta *= np.divide(2.0 * _BLEND * total, evidence, out=np.zeros_like(whole), where=counts).clip(0.0, _BLEND)
-    gain *= np.where(eta > 0, eta * share, 0.0)[:, None]
+    gain[eta <= 0] = 0.0  # they may not be finite, if squares of the terms overflow
+    gain *= (eta * share)[:, None]
     relevance *= (1.0 - eta)[:, None]
     relevance += gain
 

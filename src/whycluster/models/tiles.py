@@ -20,6 +20,7 @@ from whycluster.core.attribution import Attribution, CodedQuery, Population, att
 from whycluster.core.energies import Energy
 from whycluster.core.rows import Rows
 from whycluster.core.rules import SEQUENTIAL, SOFT
+from whycluster.data.table import Table
 
 TILE = 64
 """The number of rows in a tile: more rows cost more time for a single row, and fewer for a table."""
@@ -37,7 +38,7 @@ class Tiles(Rows):
 
     by_columns, most_rows, stand_alone = False, TILE, True
 
-    def __init__(self, rows: Rows, start: int, stop: int, energy: Energy) -> None:
+    def __init__(self, rows: Table, start: int, stop: int, energy: Energy) -> None:
         self.native, self.dtype, self.where, self.name = rows.native, rows.dtype, rows.where, rows.name
         self.n_features, self.n_rows = rows.n_features, _whole(stop - start)
         self._rows = rows
@@ -60,7 +61,7 @@ def _whole(n_rows: int) -> int:
     return -(-n_rows // TILE) * TILE
 
 
-def attribute_each(energy: Energy, rows: Rows, query: CodedQuery, population: Population) -> Attribution:
+def attribute_each(energy: Energy, rows: Table, query: CodedQuery, population: Population) -> Attribution:
     """Return the relevance of every feature for every row, as it would be for each row alone."""
     query = query.for_rows(rows)
     if energy.compiled is not None and energy.compiled.is_available and query.rule not in (SEQUENTIAL, SOFT):
@@ -78,7 +79,7 @@ def attribute_each(energy: Energy, rows: Rows, query: CodedQuery, population: Po
     return Attribution(relevance, cluster, competitor, evidence, query.beta, query.prior)
 
 
-def assign_each(energy: Energy, rows: Rows) -> Codes:
+def assign_each(energy: Energy, rows: Table) -> Codes:
     """Return the cluster of each row, (n,), as it would be for each row alone."""
     if energy.loops is not None:
         return outputs.assign(energy, rows)
@@ -94,7 +95,7 @@ def _one_thread(tiles: Tiles) -> AbstractContextManager[None]:
     return blocks.single_threaded() if tiles.n_rows <= TILE else nullcontext()
 
 
-def _chunks(energy: Energy, rows: Rows) -> Iterator[tuple[int, int, Tiles]]:
+def _chunks(energy: Energy, rows: Table) -> Iterator[tuple[int, int, Tiles]]:
     """Iterate over the rows, many tiles at a time, since reading rows through steps has a fixed cost."""
     size = _whole(block_rows(energy, rows))
     for start in range(0, rows.n_rows, size):

@@ -1,0 +1,127 @@
+"""Rows far outside the clusters of a network, such as raw rows for a model of scaled columns."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.cluster import DBSCAN, Birch, BisectingKMeans, KMeans, MiniBatchKMeans
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, load_iris, load_wine
+from sklearn.mixture import GaussianMixture
+from sklearn.neighbors import NearestCentroid
+from sklearn.preprocessing import MinMaxScaler, RobustScaler, StandardScaler
+
+import whycluster as wc
+from whycluster.models.usual_rows import unusual_columns
+
+Made = Callable[[], Any]
+MODELS: dict[str, Made] = {
+    "KMeans": lambda: KMeans(3, n_init=1, random_state=0),
+    "MiniBatchKMeans": lambda: MiniBatchKMeans(3, n_init=1, random_state=0),
+    "BisectingKMeans": lambda: BisectingKMeans(4, random_state=0),
+    "Birch": lambda: Birch(n_clusters=3, threshold=0.2),
+    "full": lambda: GaussianMixture(3, reg_covar=1e-3, random_state=0),
+    "diag": lambda: GaussianMixture(3, covariance_type="diag", reg_covar=1e-3, random_state=0),
+    "KernelKMeans": lambda: wc.KernelKMeans(3, random_state=0),
+}
+
+
+def is_unusual(model: Any, rows: Any) -> bool:
+    network = wc.neuralize(model)
+    return unusual_columns(network.energy, network.open(rows, "explain")) is not None
+
+
+@pytest.mark.parametrize("scaler", [StandardScaler, MinMaxScaler, RobustScaler])
+@pytest.mark.parametrize("load", [load_wine, load_breast_cancer])
+@pytest.mark.parametrize("name", MODELS)
+def test_raw_rows_are_found(name: str, load: Any, scaler: Any) -> None:
+    raw = load().data
+    model = MODELS[name]().fit(scaler().fit_transform(raw))
+    assert is_unusual(model, raw)
+    assert is_unusual(model, raw[:1])
+
+
+@pytest.mark.parametrize("scaler", [StandardScaler, MinMaxScaler, RobustScaler])
+@pytest.mark.parametrize("load", [load_wine, load_breast_cancer, load_iris, load_diabetes, load_digits])
+@pytest.mark.parametrize("name", MODELS)
+def test_rows_of_another_month_are_not_found(name: str, load: Any, scaler: Any) -> None:
+    """One half of the rows is fitted, and the other half stands for another month."""
+    raw = load().data
+    order = np.random.default_rng(0).permutation(len(raw))
+    fitted, other = raw[order[::2]], raw[order[1::2]]
+    scaled = scaler().fit(fitted)
+    model = MODELS[name]().fit(scaled.transform(fitted))
+    new = scaled.transform(other)
+    assert not is_unusual(model, new)
+    assert not any(is_unusual(model, new[[i]]) for i in range(20))
+
+
+def test_classes_that_hardly_differ_are_usual() -> None:
+    """The centroids of classes can be much closer to each other than the rows are."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(20_000, 3)) ** 3
+    assert not is_unusual(NearestCentroid().fit(X, rng.integers(2, size=len(X))), X)
+
+
+def test_the_warning_names_the_column_and_the_factor(tmp_path: Path) -> None:
+    pytest.importorskip("pandas")
+    raw = load_wine(as_frame=True).data
+    model = KMeans(3, n_init=1, random_state=0).fit(StandardScaler().fit_transform(raw))
+    network = wc.neuralize(model)
+    pytest.importorskip("safetensors")
+    wc.save(network, tmp_path / "network")
+    median, centers = raw["proline"].median(), model.cluster_centers_[:, -1]
+    times = median / np.abs(centers).max()
+    for net in (network, wc.load(tmp_path / "network")):
+        for name in ("explain", "assign", "evidence"):
+            with pytest.warns(wc.PopulationWarning) as caught:
+                getattr(net, name)(raw)
+            assert len(caught) == 1
+            assert caught[0].filename == __file__
+            text = str(caught[0].message)
+            low, high = f"{centers.min():.3g}", f"{centers.max():.3g}"
+            assert text.startswith(
+                f"{name}: 2 of 13 columns hold values far outside the clusters of the model; "
+            )
+            assert f"in column 'proline', the median is {median:.0f}, and the clusters lie between " in text
+            assert f"between {low} and {high} (a factor of {times:.0f}). If the model was fitted on" in text
+
+
+def test_distances_that_no_scale_changes_are_not_compared() -> None:
+    X = np.abs(np.random.default_rng(0).normal(size=(50, 3)))
+    network = wc.neuralize(X[:2], metric="cosine")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        network.assign(1000.0 * X)
+
+
+def test_a_segmentation_of_rows_that_the_model_was_not_fitted_on() -> None:
+    raw = load_wine().data
+    model = KMeans(3, n_init=1, random_state=0).fit(StandardScaler().fit_transform(raw))
+    with pytest.warns(wc.PopulationWarning, match="^Segmentation: 2 of 13 columns hold values far outside"):
+        wc.Segmentation.of(model, raw, measure_quality=False)
+
+
+def test_density_based_clusters_are_compared() -> None:
+    raw = load_wine().data
+    scaled = StandardScaler().fit_transform(raw)
+    network = wc.neuralize(DBSCAN(eps=2.3, min_samples=5).fit(scaled), rows=scaled)
+    assert unusual_columns(network.energy, network.open(scaled, "explain")) is None
+    assert unusual_columns(network.energy, network.open(raw, "explain")) is not None
+
+
+def test_raw_files_are_warned_of(tmp_path: Path) -> None:
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    raw = load_wine().data
+    model = KMeans(3, n_init=1, random_state=0).fit(StandardScaler().fit_transform(raw))
+    (tmp_path / "in").mkdir()
+    pq.write_table(pa.table({f"x{i}": raw[:, i] for i in range(13)}), tmp_path / "in" / "raw.parquet")
+    with pytest.warns(wc.PopulationWarning, match="^explain_dataset: in 'raw.parquet', 2 of 13 columns hold"):
+        wc.explain_dataset(model, tmp_path / "in", tmp_path / "out")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        wc.explain_dataset(model, tmp_path / "in", tmp_path / "out2", check=False)
