@@ -13,7 +13,7 @@ from typing import Any
 import hdbscan
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.cluster import DBSCAN, HDBSCAN, OPTICS, AgglomerativeClustering
+from sklearn.cluster import DBSCAN, HDBSCAN, OPTICS, AgglomerativeClustering, SpectralClustering
 from sklearn.datasets import make_blobs
 from sklearn.neighbors import NearestNeighbors
 
@@ -29,6 +29,7 @@ REPORTED = ("buddy", "hepac", "winer", "trpad", "water", "whlsl, logarithms", "d
 CHOSEN_ON = ("iris", "cancer", "seeds")
 MOST_ROWS = 600
 _ROWS, _REPEATS = 80, 4  # of the faithfulness
+COMPARED = ("DBSCAN", "HDBSCAN", "ward linkage", "single linkage", "spectral, rbf", "spectral, neighbors")
 FAITHFULNESS = (
     f"Area under the flipping curve of {_ROWS} rows per run, decided by the rule. Higher is better."
 )
@@ -54,6 +55,12 @@ def models(X: Array) -> Iterator[tuple[str, Any]]:
     for k in (3, 6, 12):
         for linkage in ("single", "ward", "average", "complete"):
             yield f"{linkage} linkage", AgglomerativeClustering(k, linkage=linkage).fit(X)
+        for name, affinity in (("rbf", "rbf"), ("neighbors", "nearest_neighbors")):
+            for assign in ("kmeans", "cluster_qr", "discretize"):
+                model = SpectralClustering(
+                    k, affinity=affinity, gamma=1 / X.shape[1], assign_labels=assign, random_state=0
+                )
+                yield f"spectral, {name}{f', {assign}' * (assign != 'kmeans')}", model.fit(X)
 
 
 def agreement(folder: Path) -> list[str]:
@@ -115,7 +122,7 @@ def areas(names: tuple[str, ...], folder: Path, widths: tuple[float, ...]) -> di
         X = rows_of(name, folder)
         for family, model in models(X):
             few = len(np.unique(model.labels_)) < 3
-            if family not in ("DBSCAN", "HDBSCAN", "ward linkage", "single linkage") or few:
+            if family not in COMPARED or few:
                 continue
             network, noise = wc.neuralize(model, rows=X), model.labels_ == -1
             rows = np.sort(rng.choice(len(X), min(_ROWS, len(X)), replace=False))
@@ -209,9 +216,14 @@ def main() -> None:
     warnings.simplefilter("ignore")  # of surrogates and of scikit-learn
     options = parser(__doc__)
     options.add_argument("--choose", action="store_true", help="compare widths of the pool")
+    options.add_argument("--part", choices=("agreement", "faithfulness"), help="print only one part")
     chosen = options.parse_args()
     if chosen.choose:
         choose(chosen.data)
+        return
+    if chosen.part is not None:
+        only = agreement if chosen.part == "agreement" else faithfulness
+        print("\n".join(only(chosen.data)))
         return
     lines = [
         "# Rules instead of surrogates",

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from whycluster.engines.files import explain_dataset, verify_dataset
     from whycluster.explanations import findings
     from whycluster.explanations.explanation import Explanation
+    from whycluster.models.adapters.graph import Graph
     from whycluster.models.network import Network, Query, TableNetwork
     from whycluster.pipelines import tabular
     from whycluster.segments.changes.comparing import changes
@@ -54,6 +55,7 @@ __all__ = [  # without deep: ``from whycluster import *`` has to work if torch i
     "FidelityWarning",
     "FilesWarning",
     "GradientWarning",
+    "Graph",
     "InvalidInputError",
     "KernelKMeans",
     "MissingDependencyError",
@@ -88,6 +90,7 @@ _CONTENTS = {  # the table of contents: the module that defines each name, or th
     # Explain
     "explain": "api",
     "neuralize": "api",
+    "Graph": "models.adapters.graph",
     "Query": "models.network",
     "Explanation": "explanations.explanation",
     # Data that is not a single table in memory

@@ -12,7 +12,8 @@ from whycluster.core.errors import InvalidInputError
 from whycluster.data.arrays import DASK
 from whycluster.explanations.explanation import Explanation
 from whycluster.models.adapters.incomplete import OnlyLabels
-from whycluster.models.adapters.registry import find_network, to_network
+from whycluster.models.adapters.labels import with_chosen_rule
+from whycluster.models.adapters.registry import find_network, network_of_rule, to_network
 from whycluster.models.network import Network, Query, QueryOptions
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ def explain(
     at: str | None = None,
     units: str | None = None,
     noise: bool = True,
+    graph: Any = None,
+    method: str | None = None,
     **query: Unpack[QueryOptions],
 ) -> Explanation:
     """Explain why each row is in its cluster.
@@ -47,8 +50,8 @@ def explain(
         column of text. For a `whycluster.deep.DeepClustering`, X holds n inputs of the encoder, such as
         images: an array or a tensor. A Dask array or DataFrame is explained lazily, one partition at a time.
     feature_names : (d,) names for the columns of an array
-    metric : for centroids, the distance to them: "euclidean", "manhattan", "cosine", "dot" or "student"; see
-        `neuralize`
+    metric : for centroids, the distance to them: "euclidean", "manhattan", "cosine", "dot", "student" or
+        "fuzzy"; see `neuralize`
     categorical : for KPrototypes, the columns that were fitted as categories, in the order in which they were
         passed to ``fit``; by default the non-numeric columns of X
     encoder : if X holds documents, but ``model`` is labels or a model of their embeddings, the
@@ -59,6 +62,12 @@ def explain(
         "locations" over all channels
     noise : for clusterings with noise, such as DBSCAN, whether noise competes with the clusters. If not,
         clusters compete only with each other, and a row that is noise is explained for its nearest cluster.
+    graph : for labels that are communities of a graph of the rows, such as those of Leiden and Louvain, the
+        weights of this graph, (n, n), or a `whycluster.Graph`, which also holds the resolution. Rows are then
+        explained by the votes of their neighbors in the graph.
+    method : for labels, and for models that give nothing but labels: "surrogate" fits a `Surrogate` even if
+        the labels follow a known rule, and "neighbors" lets the five nearest other rows vote. By default, the
+        rule if there is one, otherwise a surrogate.
     query : the options of `whycluster.Query`, which describes them in full: ``target``, the cluster to
         explain (by default the row's own); ``against``, a single competitor (by default all); ``rule`` and
         ``beta``, how the evidence is shared among the competitors; ``threshold``, to explain a probability;
@@ -85,7 +94,7 @@ def explain(
     if type(X).__module__.startswith(DASK):
         from whycluster.engines.dask import explain_lazily
 
-        _check_lazy(encoder, at, units)
+        _check_lazy(encoder, at, units, graph, method)
         if not noise:
             model = to_network(model).without_noise()
         lazy: Any = explain_lazily(
@@ -93,14 +102,15 @@ def explain(
         )
         return lazy  # type: ignore[no-any-return]  # a LazyExplanation
     _check_labels(model, X)
-    found = _behind_encoder(find_network(model, metric, categorical, X, where="explain"), encoder)
+    found = find_network(model, metric, categorical, X, where="explain")
+    if encoder is not None and not isinstance(found, OnlyLabels):
+        from whycluster.text.labels import network_of_documents
+
+        found = network_of_documents(encoder, found)
+    if graph is not None or method is not None:
+        found = with_chosen_rule(found, graph, method, "explain")
     if isinstance(found, OnlyLabels):
-        if query.get("background") is not None:
-            raise InvalidInputError(
-                "explain: background applies only to models; labels are explained through a surrogate that "
-                "is fitted to all rows of X. To explain a few rows, use explain(labels, X)[rows]; to explain "
-                "new rows, use wc.Surrogate().fit(X, labels)."
-            )
+        _check_no_background(query.get("background"))
         # Each row is explained for its own label, even if the network would assign another.
         found, given = _fit(found, X, encoder, feature_names)
         if query.get("target") is None and given is not None:
@@ -116,6 +126,8 @@ def neuralize(
     metric: str | None = None,
     categorical: Sequence[int] | None = None,
     rows: Any = None,
+    graph: Any = None,
+    method: str | None = None,
 ) -> Network:
     """Rewrite a fitted clustering model as a neural network that assigns every row as the model does.
 
@@ -125,12 +137,15 @@ def neuralize(
         become the clusters 0..K-1. The command ``whycluster models`` lists the supported models.
     metric : for centroids, and for models of unknown classes that have centroids, the distance to them:
         "euclidean" (the default), "manhattan", "cosine" (spherical k-means), "dot" (a soft head, whose
-        probabilities are the softmax of the products) or "student" (the head of DEC and IDEC, whose
-        probabilities are those of Student's t-distribution)
+        probabilities are the softmax of the products), "student" (the head of DEC and IDEC, whose
+        probabilities are those of Student's t-distribution) or "fuzzy" (fuzzy c-means with m = 2, whose
+        probabilities are the memberships)
     categorical : for KPrototypes, the columns that were fitted as categories, in the order in which they were
         passed to ``fit``
     rows : for models that give labels by a rule but keep no rows, such as scikit-learn's HDBSCAN, the rows
         that the model was fitted on
+    graph, method : for labels, how they follow from the rows, as for `explain`. Pass the rows as well:
+        ``neuralize(labels, graph=graph, rows=X)``.
 
     Returns
     -------
@@ -145,7 +160,10 @@ def neuralize(
     >>> net.evidence([[1.0, 5.0]])
     array([[ 8., -8.]])
     """
-    return to_network(model, metric, categorical, rows=rows)
+    if graph is None and method is None:
+        return to_network(model, metric, categorical, rows=rows)
+    found = find_network(model, metric, () if categorical is None else categorical, where="neuralize")
+    return network_of_rule(with_chosen_rule(found, graph, method, "neuralize"), rows, "neuralize")
 
 
 def _without_noise(network: Network, X: Any, labels: NDArray[Any]) -> NDArray[Any]:
@@ -153,7 +171,7 @@ def _without_noise(network: Network, X: Any, labels: NDArray[Any]) -> NDArray[An
     return np.where(network.codes.find(labels) >= 0, labels, network.assign(X))
 
 
-def _check_lazy(encoder: Any, at: str | None, units: str | None) -> None:
+def _check_lazy(encoder: Any, at: str | None, units: str | None, graph: Any, method: str | None) -> None:
     """Raise an error for options that do not apply to Dask collections."""
     if encoder is not None:
         raise InvalidInputError(
@@ -164,15 +182,20 @@ def _check_lazy(encoder: Any, at: str | None, units: str | None) -> None:
             "explain: at and units apply only to deep clusterings, which do not accept Dask collections. "
             "Leave at and units out."
         )
+    if graph is not None or method is not None:
+        raise InvalidInputError(
+            "explain: graph and method apply only to labels of rows in memory; got a Dask collection. Call "
+            "X.compute() first."
+        )
 
 
-def _behind_encoder(found: Network | OnlyLabels, encoder: Any) -> Network | OnlyLabels:
-    """Return the network of documents if there is an encoder and the model takes its embeddings."""
-    if encoder is None or isinstance(found, OnlyLabels):
-        return found
-    from whycluster.text.labels import network_of_documents
-
-    return network_of_documents(encoder, found)
+def _check_no_background(background: Any) -> None:
+    if background is not None:
+        raise InvalidInputError(
+            "explain: background applies only to models; labels are explained through a surrogate that "
+            "is fitted to all rows of X. To explain a few rows, use explain(labels, X)[rows]; to explain "
+            "new rows, use wc.Surrogate().fit(X, labels)."
+        )
 
 
 def _fit(

@@ -568,7 +568,7 @@ def test_the_code_in_the_documentation_runs(monkeypatch: pytest.MonkeyPatch, tmp
     monkeypatch.chdir(tmp_path)
     page = (Path(__file__).parents[2] / "docs" / "anndata.md").read_text()
     blocks = re.findall(r"^```python\n(.*?)```", page, re.DOTALL | re.MULTILINE)
-    assert len(blocks) == 5
+    assert len(blocks) == 7
     scope: dict[str, Any] = {}
     for block in blocks:
         exec(compile(block, "docs/anndata.md", "exec"), scope)

@@ -319,16 +319,45 @@ def _cores(model: Any, k: int) -> Array:
     return np.asarray(model.components_[model.labels_[model.core_sample_indices_] == k])
 
 
-def test_what_would_bring_noise_into_a_cluster() -> None:
-    """DBSCAN: a step of d - eps toward the nearest core sample."""
-    model = DBSCAN(eps=2.4, min_samples=4).fit(WINE)
+@pytest.mark.parametrize("name", ["DBSCAN", "HDBSCAN", "hdbscan"])
+def test_what_would_bring_noise_into_a_cluster(name: str) -> None:
+    """The changed row is in the cluster; for DBSCAN, no step is shorter than d - eps to a core sample."""
+    model = {
+        "DBSCAN": lambda: DBSCAN(eps=2.4, min_samples=4),
+        "HDBSCAN": lambda: HDBSCAN(min_cluster_size=8, copy=True),
+        "hdbscan": lambda: hdbscan.HDBSCAN(min_cluster_size=8),
+    }[name]().fit(WINE)
     exp = wc.explain(model, WINE)
-    row = int(np.flatnonzero(model.labels_ == -1)[0])
-    found = exp.counterfactual(row)
-    d = min(slow.distance(WINE[row], u, "euclidean") for u in model.components_)
-    moved = WINE[row] + found.change if hasattr(found, "change") else None
-    assert moved is None or np.linalg.norm(moved - WINE[row]) >= d - model.eps - 1e-9
-    assert exp[row].describe().startswith(f"Row {row} is noise: evidence ")
+    for row in np.flatnonzero(model.labels_ == -1)[:3].tolist():
+        found = exp.counterfactual(row)
+        assert found.cluster == "noise"
+        assert found.to in (0, 1, 2)
+        moved = found.after.astype(np.float64)
+        apart: Any = exp.energy.apart_from(WINE[[row]])
+        assert exp.labels[apart.find(moved[None]).energies.argmin()] == found.to
+        step = float(np.linalg.norm(moved - WINE[row]))
+        assert step > 0.0
+        assert step == pytest.approx(found.distance, rel=1e-6)
+        if name == "DBSCAN":
+            distances = [slow.distance(WINE[row], u, "euclidean") for u in model.components_]
+            needed = min(distances) - model.eps
+            assert needed - 1e-9 <= step <= 1.1 * needed
+
+
+@pytest.mark.parametrize("name", ["HDBSCAN", "hdbscan"])
+def test_hdbscan_without_noise(name: str) -> None:
+    """Noise goes to the cluster whose smallest mutual reachability, less its birth, is the least."""
+    own = HDBSCAN(min_cluster_size=8, copy=True)
+    model = (own if name == "HDBSCAN" else hdbscan.HDBSCAN(min_cluster_size=8)).fit(WINE)
+    both, exp = wc.explain(model, WINE), wc.explain(model, WINE, noise=False)
+    known = model.labels_ >= 0
+    assert "noise" not in exp.labels.tolist()
+    np.testing.assert_array_equal(exp.cluster[known], model.labels_[known])
+    np.testing.assert_allclose(exp.relevance.sum(axis=1), exp.evidence, atol=1e-10)
+    energies: Any = both.energy
+    energies = energies.find(WINE[~known]).energies[:, :-1]
+    np.testing.assert_array_equal(exp.labels[energies.argmin(axis=1)], exp.cluster[~known])
+    assert (exp.evidence[~known] >= 0.0).all()
 
 
 def test_agreement_reads_as_a_table() -> None:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whycluster.clustering.surrogate import Surrogate
+from whycluster.core.arrays import Floats
 from whycluster.core.errors import NotFittedError, UnsupportedModelError
 from whycluster.data.arrays import to_finite_array
 from whycluster.data.column_checks import classify_columns
@@ -38,15 +39,27 @@ def network_of_labels(
         network = found.network(rows)
     except (UnsupportedModelError, NotFittedError):  # of the steps before the model
         return fit_surrogate(found.labels, X, feature_names)
-    if network is not None and rows is not None:
+    if rows is None and found.takes_any_rows:
+        network = _encoded(found, X)
+    if network is not None and (rows is not None or found.takes_any_rows):
         network = with_agreement(network, X, found.labels, "explain")
         assert network.agreement is not None
-        if network.agreement.share >= LEAST:
+        if network.agreement.share >= LEAST or found.is_chosen:
             return network, np.asarray(found.labels)
-        network.agreement.warn_of_surrogate(found.kind)
+        network.agreement.warn_of_surrogate(found.kind, found.advice)
     elif network is not None and _n_rows(X) != len(found.labels):
         return network, None
     return fit_surrogate(found.labels, X, feature_names)
+
+
+def _encoded(found: OnlyLabels, X: Any) -> Network | None:
+    """Return the network of the rule for a frame whose categories, dates and missing values are encoded."""
+    table = open_table(X, where="explain", any_kind=True)
+    if len(found.labels) != table.n_rows or not isinstance(table, RawTable):
+        return None
+    columns, rows = _encode(table)
+    network = found.network(rows)
+    return None if network is None else _behind(columns, network, table)
 
 
 def _n_rows(X: Any) -> int:
@@ -67,10 +80,20 @@ def fit_surrogate(
 
 def _fit_behind_encoder(labels: Any, table: Table) -> tuple[Network, NDArray[Any]]:
     """Fit a surrogate to a frame whose categories, dates and missing values are encoded first."""
+    columns, rows = _encode(table)
+    surrogate = Surrogate().fit_rows(rows, labels, "explain")
+    return _behind(columns, surrogate.network(None), table), surrogate.given_
+
+
+def _encode(table: Table) -> tuple[Any, Floats]:
+    """Return the encoder of the columns of a frame, fitted, and the rows as it encodes them."""
     classified = classify_columns(table.native, "explain")
     warn_of_columns(classified)
     columns, rows = encode(classified)
-    surrogate = Surrogate().fit_rows(np.ascontiguousarray(rows), labels, "explain")
+    return columns, np.ascontiguousarray(rows)
+
+
+def _behind(columns: Any, network: Network, table: Table) -> Network:
+    """Return the network behind the encoder of the columns."""
     names = table.feature_names if all(isinstance(name, str) for name in table.feature_names) else None
-    network = network_behind([("columns", columns)], surrogate.network(None), table.n_features, names)
-    return network, surrogate.given_
+    return network_behind([("columns", columns)], network, table.n_features, names)

@@ -3,12 +3,21 @@
 Modules, in reading order:
 
 - `network`: `Query`, the options of `explain`; `Network`, and `TableNetwork` for models of plain tables
-- `energies`: the energies of models that are not in the paper
+- `energies`: the energies of models that are not in the paper, such as a search for neighbors
+- `sequential`: the sequential rule, which adds the features one by one; `gains`: its compiled loops
+- `tiles`: explanations and assignments that are the same whichever rows are beside a row, for segmentations
 - `nearest_centroid`: networks of centroids, for several metrics
+- `usual_rows`: rows that are far from everything that a network knows
 - `verification`: the check that a model and its network predict the same clusters
 - `agreement`: how far a network gives the rows of a clustering the labels that they have
-- `energies`: energies that need more than NumPy, such as a search for neighbors
 - `adapters`: from fitted models to networks, one or more modules per library
+- `series_network`: `SeriesNetwork`, for models of time series
 - `torch_network`: a network as a torch module
 - `scaling`, `onnx_network`: a nearest-centroid model, with its scalers, as an ONNX model
 """
+
+from whycluster.core.passes import blends
+from whycluster.core.rules import SEQUENTIAL
+from whycluster.models.sequential import blend_block
+
+blends[SEQUENTIAL] = blend_block

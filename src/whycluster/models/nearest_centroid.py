@@ -23,6 +23,7 @@ METRICS: dict[str, Callable[[Floats], Energy]] = {
     "cosine": CosineEnergy,
     "dot": LinearEnergy,
     "student": StudentEnergy,
+    "fuzzy": StudentEnergy.fuzzy,
 }
 
 
@@ -41,8 +42,8 @@ def nearest_centroid(
     ----------
     centroids : (K, d)
     metric : "euclidean", "manhattan", "cosine" (spherical k-means), "dot" (a soft head: the probabilities are
-        the softmax of the products) or "student" (the head of DEC and IDEC: the probabilities are those of
-        Student's t-distribution)
+        the softmax of the products), "student" (the head of DEC and IDEC: the probabilities are those of
+        Student's t-distribution) or "fuzzy" (fuzzy c-means with m = 2: the probabilities are the memberships)
     labels : (K,) the model's names for its clusters
     feature_names : (d,) the model's names for its columns
     predict : the model's own ``predict``, if it might not return the nearest centroid. It is called for every

@@ -20,11 +20,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from whycluster.core import outputs
-from whycluster.core.attribution import CodedQuery, Population, attribute, measured
+from whycluster.core.attribution import Attribution, CodedQuery, Population, attribute, measured
 from whycluster.core.energies import Energy, SquaredEnergy
 from whycluster.core.errors import InvalidInputError, MissingDependencyError, UnsupportedModelError
 from whycluster.core.rules import CONTRAST, DEFAULT_RULE, RULES, SOFT
-from whycluster.core.tiles import attribute_each
 from whycluster.data import registry
 from whycluster.data.arrays import is_dask, is_real
 from whycluster.data.frame_table import ColumnNames
@@ -40,6 +39,8 @@ from whycluster.explanations.explanation import Explanation
 from whycluster.explanations.few_rows import ENOUGH, warn_of_few_rows
 from whycluster.explanations.fidelity import Fidelity
 from whycluster.models.scaling import Scaling, no_centroids
+from whycluster.models.tiles import attribute_each
+from whycluster.models.usual_rows import UnusualColumns, unusual_columns
 from whycluster.models.verification import Verification
 
 if TYPE_CHECKING:
@@ -324,11 +325,11 @@ class Network(ABC):
         if is_dask(X):
             lazy: NDArray[Any] = registry.load("assign_lazily")(self, X)
             return lazy
-        return self.codes.decode(outputs.assign(self.energy, self.open(X, "assign")))
+        return self.codes.decode(outputs.assign(self.energy, self.open_usual(X, "assign")))
 
     def evidence(self, X: Any) -> NDArray[Any]:
         """Return the evidence f_c for every cluster, (n, K); it is positive only for the assigned cluster."""
-        return outputs.evidence_of_every_cluster(self.energy, self.open(X, "evidence"))
+        return outputs.evidence_of_every_cluster(self.energy, self.open_usual(X, "evidence"))
 
     def gradient(self, X: Any, target: Any = None) -> NDArray[Any]:
         """Return the gradient of the evidence f_c of each row, (n, d), the direction in which f_c increases.
@@ -390,15 +391,32 @@ class Network(ABC):
         self, X: Any, query: CodedQuery, background: Any, feature_names: Sequence[Hashable] | None
     ) -> BaseExplanation:
         """Explain rows in terms of features; the background (by default, the rows) is measured."""
-        table = X if isinstance(X, Table) else self.open(X, "explain", feature_names=feature_names)
+        table = X
+        if not isinstance(X, Table):
+            table = self.open_usual(X, "explain", feature_names=feature_names)
         if isinstance(background, Population):
             found = attribute_each(self.energy, table, query, background)
         else:
             measured = None if background is None else self.open_background(background, table)
             found = attribute(self.energy, table, query, measured)
-        return Explanation.of(
-            found, query, self.energy, table, self.labels, self.fidelity, relevance=found.relevance
-        )
+        return Explanation(relevance=found.relevance, **self.claims(found, query, table))
+
+    def claims(self, found: Attribution, query: CodedQuery, table: Table) -> dict[str, Any]:
+        """Return what every explanation of these rows holds: the fields of `BaseExplanation`."""
+        return {
+            "evidence": found.evidence,
+            "beta": found.beta,
+            "rule": query.rule,
+            "labels": self.labels,
+            "cluster_codes": found.cluster,
+            "competitor_codes": found.competitor,
+            "energy": self.energy,
+            "table": table,
+            "is_targeted": query.cluster is not None,
+            "threshold": query.threshold,
+            "prior": found.prior,
+            "fidelity": self.fidelity,
+        }
 
     def to_torch(self, cluster: Any = None) -> torch.nn.Module:
         """Return the network as a `torch.nn.Module` in float64; it takes rows, (n, d), as a float64 tensor.
@@ -479,6 +497,18 @@ class Network(ABC):
         """Return the centroids for `to_onnx`, and the scalers before them or None; refuse other models."""
         raise no_centroids(f"{type(self).__name__} ({self.energy.title})")
 
+    def open_usual(self, X: Any, where: str, **columns: Unpack[ColumnNames]) -> Table:
+        """Return rows as `open` does; warn if they lie far outside the clusters, such as raw rows."""
+        table = self.open(X, where, **columns)
+        found = self.find_unusual(table)
+        if found is not None:
+            found.warn(where)
+        return table
+
+    def find_unusual(self, table: Table) -> UnusualColumns | None:  # noqa: ARG002  # not known in general
+        """Return the columns in which rows lie far outside the clusters, or None if they do not."""
+        return None
+
     def open_background(self, background: Any, table: Table) -> Table:
         """Open the background, with its columns matched to those of the model or of the explained frame."""
         framed = column_names(table.native, "explain", "X") is not None
@@ -548,6 +578,10 @@ class TableNetwork(Network):
         if self.verification is not None:
             self.verification.check(table, self.codes)
         return table
+
+    def find_unusual(self, table: Table) -> UnusualColumns | None:
+        """Return the columns in which rows lie far outside the clusters, or None if they do not."""
+        return unusual_columns(self.energy, table) if self.categories is None else None
 
 
 def check_rule(rule: Any, where: str) -> None:

@@ -177,10 +177,9 @@ def _path(g: _Graph, found: _Competition, sharing: Sharing) -> str:
     assert sharing.prior is not None
     rate = _stiffness(sharing) / -16.0
     y = _soft_min(g, found, rate)
-    shared = g("Exp", g("Mul", found.f, rate))
+    shared, w = g("Exp", g("Mul", found.f, rate)), sharing.prior.weights
     total: str | None = None
     for m, weight in zip(SIXTEENTHS, NODE_WEIGHTS, strict=True):
-        w = sharing.prior.weights(m / 16.0)
         odds = g("Mul", g.power(y, m), w)
         rest = g("Mul", g.power(shared, m), g.sum_rows(odds))
         scale = g("Div", weight, g("Add", g("Gather", w, found.cluster), rest))

@@ -119,15 +119,15 @@ class SquaredDistances(_WithBuffers):
 
 
 class StudentLayer(torch.nn.Module):
-    """s_k = (alpha + 1) / 2 log(1 + d_k^2 / alpha), computed from squared distances: (n, K) to (n, K)."""
+    """s_k = power * log(1 + d_k^2 / alpha), computed from squared distances: (n, K) to (n, K)."""
 
-    def __init__(self, alpha: float) -> None:
+    def __init__(self, alpha: float, power: float) -> None:
         super().__init__()
-        self.alpha = alpha
+        self.alpha, self.power = alpha, power
 
     def forward(self, squares: torch.Tensor) -> torch.Tensor:
         """Return the negative log of Student's t, without the constant that all clusters share."""
-        return (self.alpha / 2 + 0.5) * torch.log1p(squares / self.alpha)
+        return self.power * torch.log1p(squares / self.alpha)
 
     def extra_repr(self) -> str:
         """Return the parameters to print."""
@@ -239,6 +239,11 @@ def _linear(energy: LinearEnergy, clusters: Codes) -> torch.nn.Module:
 
 
 @build.register
+def _bernoulli(energy: energies.BernoulliEnergy, clusters: Codes) -> torch.nn.Module:
+    return build(energy.linearized(), clusters)
+
+
+@build.register
 def _kernel(energy: KernelEnergy, clusters: Codes) -> torch.nn.Module:
     """Return the network of Prop. 5: a unit per pair of support vectors, soft pooling, then a minimum."""
     of = [np.flatnonzero(energy.unit_cluster == k) for k in range(energy.n_clusters)]
@@ -281,7 +286,7 @@ def _tree(energy: energies.TreeEnergy, clusters: Codes) -> torch.nn.Module:
 def _student(energy: energies.StudentEnergy, clusters: Codes) -> torch.nn.Module:
     squares = energy.squares
     distances = SquaredDistances(squares.prototypes, squares.scale, np.zeros(energy.n_clusters))
-    return _compare(energy, clusters, distances, StudentLayer(energy.alpha))
+    return _compare(energy, clusters, distances, StudentLayer(energy.alpha, energy.power))
 
 
 @build.register

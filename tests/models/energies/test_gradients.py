@@ -16,6 +16,7 @@ import whycluster as wc
 from tests.optional import optional
 from whycluster.core.energies import AdditiveEnergy, Energy, KernelEnergy, LinearEnergy, SquaredEnergy
 from whycluster.models.energies import (
+    BernoulliEnergy,
     CosineEnergy,
     DiagonalGaussianEnergy,
     FloorEnergy,
@@ -84,6 +85,8 @@ ENERGIES: dict[str, Callable[[float], Energy]] = {
     "hard kernel": lambda shift: kernel(shift, np.inf),
     "floor": lambda shift: FloorEnergy(kernel(shift), 4.0, np.full(D, 0.8)),
     "hard floor": lambda shift: FloorEnergy(kernel(shift, np.inf), 4.0, np.full(D, 0.8)),
+    "Bernoulli": lambda _: BernoulliEnergy(1 / (1 + np.exp(-normal(K, D, seed=4))), normal(K, seed=5)),
+    "fuzzy": lambda shift: StudentEnergy.fuzzy(normal(K, D) + shift, 1.7),
     "student": lambda shift: StudentEnergy(normal(K, D) + shift),
     "student of few degrees": lambda shift: StudentEnergy(normal(K, D) + shift, 0.2),
     "tree": lambda shift: TreeEnergy(TREE, normal(6, D) + shift),
@@ -91,7 +94,7 @@ ENERGIES: dict[str, Callable[[float], Energy]] = {
     "linear": lambda _: LinearEnergy(normal(K, D), normal(K, seed=5)),
     "cosine": lambda _: CosineEnergy(normal(K, D)),
 }
-UNMOVED = ("linear", "cosine")  # energies that a translation changes
+UNMOVED = ("linear", "cosine", "Bernoulli")  # energies that a translation changes
 
 
 def rows(shift: float = 0.0) -> Array:

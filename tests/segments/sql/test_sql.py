@@ -167,7 +167,7 @@ def test_models(model: Any, database: Database) -> None:
     check(fitted(StandardScaler(), model, frame=frame), frame, database)
 
 
-@pytest.mark.parametrize("metric", ["euclidean", "manhattan", "cosine", "dot", "student"])
+@pytest.mark.parametrize("metric", ["euclidean", "manhattan", "cosine", "dot", "student", "fuzzy"])
 def test_centroids_with_a_metric(metric: str, database: Database) -> None:
     frame = numbers()
     centroids = frame.groupby(np.arange(len(frame)) % 3).mean()

@@ -39,14 +39,20 @@ from tests.optional import load_frame, optional
 from whycluster.core.energies import Energy, KernelEnergy, LinearEnergy, SquaredEnergy
 from whycluster.core.rules import RULES
 from whycluster.models.energies import (
+    AlignmentEnergy,
+    BernoulliEnergy,
+    CommunityEnergy,
     CosineEnergy,
     DiagonalGaussianEnergy,
+    DirichletTopicsEnergy,
+    FactorEnergy,
     FloorEnergy,
     GaussianEnergy,
     ManhattanEnergy,
     MixedEnergy,
     NeighborEnergy,
     PredictionEnergy,
+    SpectralEnergy,
     StudentEnergy,
     Tree,
     TreeEnergy,
@@ -123,7 +129,7 @@ def test_every_model_computes_the_same_after_loading(kind: str, wine: Array, tmp
     assert_same_network(saved_and_loaded(network, tmp_path), network, wine)
 
 
-@pytest.mark.parametrize("metric", ["euclidean", "manhattan", "cosine", "dot", "student"])
+@pytest.mark.parametrize("metric", ["euclidean", "manhattan", "cosine", "dot", "student", "fuzzy"])
 @pytest.mark.parametrize("mean", [0.0, 1e4])
 def test_centroids_of_every_metric(metric: str, mean: float, wine: Array, tmp_path: Path) -> None:
     centroids = pd.DataFrame(np.asfortranarray(wine[::30] + mean), columns=[f"c{i}" for i in range(13)])
@@ -211,7 +217,11 @@ ENERGIES: list[Energy] = [
     GaussianEnergy(RNG.normal(size=(4, 3)), (np.eye(3) + RNG.random((3, 3))).T[None], RNG.normal(size=4)),
     LinearEnergy(RNG.normal(size=(4, 3)), RNG.normal(size=4), gives_probabilities=False),
     CosineEnergy(RNG.normal(size=(4, 3))),
-    StudentEnergy(RNG.normal(size=(4, 3)), 2.5),
+    StudentEnergy(RNG.normal(size=(4, 3)), 2.5, 1.2),
+    BernoulliEnergy(RNG.random((4, 3)), RNG.normal(size=4)),
+    AlignmentEnergy(RNG.normal(size=(4, 2, 1)), 3, 0.4),
+    DirichletTopicsEnergy(RNG.random((4, 3)), 0.3, 50, 1e-4),
+    FactorEnergy(RNG.random((4, 3))),
     KERNEL,
     KernelEnergy(RNG.normal(size=(5, 3)), np.array([2, 3]), np.inf),
     ZeroReferenceEnergy(RNG.normal(size=(4, 3)) + 1e6, RNG.random(3)),
@@ -232,6 +242,18 @@ ENERGIES: list[Energy] = [
         NeighborEnergy(RNG.normal(size=(6, 3)), np.array([4, 2]), cores=RNG.random(6), floor=0.0),
         RNG.random(6),
         2,
+    ),
+    CommunityEnergy(
+        RNG.normal(size=(6, 3)), np.array([4, 2]), RNG.normal(size=(6, 2)), RNG.random(2), n_neighbors=3
+    ),
+    SpectralEnergy(
+        RNG.normal(size=(6, 3)),
+        np.array([4, 2]),
+        RNG.normal(size=(6, 4)),
+        RNG.random(4),
+        RNG.normal(size=(2, 4)),
+        "lines",
+        gamma=0.3,
     ),
     FloorEnergy(KERNEL, 1.5, RNG.random(3)),
     TreeEnergy(Tree(np.array([1, -1, -1, -1]), np.array([-1, 2, 0, 1])), RNG.normal(size=(4, 3))),
@@ -298,7 +320,7 @@ def test_all_state_of_an_energy_is_restored(energy: Energy, tmp_path: Path) -> N
     loaded = saved_and_loaded(TableNetwork(energy), tmp_path)
     assert state(loaded.energy) == state(energy)
     X = np.random.default_rng(3).normal(size=(40, 3))
-    if not isinstance(energy, MixedEnergy):
+    if not isinstance(energy, (MixedEnergy, DirichletTopicsEnergy)):
         assert_same_network(loaded, TableNetwork(energy), X)
 
 
@@ -804,9 +826,10 @@ def array(name: str, value: Any) -> Change:
         (
             fact(energy="TorchEnergy"),
             "'energy' must be one of SquaredEnergy, ZeroReferenceEnergy, ManhattanEnergy, MixedEnergy, "
-            "DiagonalGaussianEnergy, GaussianEnergy, LinearEnergy, CosineEnergy, StudentEnergy, "
+            "DiagonalGaussianEnergy, AlignmentEnergy, DirichletTopicsEnergy, FactorEnergy, "
+            "BernoulliEnergy, GaussianEnergy, LinearEnergy, CosineEnergy, StudentEnergy, "
             "KernelEnergy, FloorEnergy, NeighborEnergy, "
-            "PredictionEnergy, TreeEnergy; got 'TorchEnergy'",
+            "PredictionEnergy, CommunityEnergy, SpectralEnergy, TreeEnergy; got 'TorchEnergy'",
         ),
         (fact(energy="KernelEnergy"), "there must be an array 'energy.support'"),
         (fact(feature_names="ab"), "'feature_names' must be of type list or NoneType; got str"),

@@ -1,7 +1,8 @@
 """Explain the groups of cells in an AnnData object in terms of genes, and write the results into the object.
 
-Groups, whatever their origin, are explained through a `Surrogate`. If the grouping was based on principal
-components, z = (x - mean) PCs, the surrogate is fitted to the components, and relevance is propagated to the
+Groups, whatever their origin, are explained through a `Surrogate` or, if they are communities of a graph, by
+the votes of neighbors in it. If the grouping was based on principal
+components, z = (x - mean) PCs, the model is fitted to the components, and relevance is propagated to the
 genes in the same way as for a PCA in a pipeline (`whycluster.pipelines.mixing`).
 
 All cells are measured as one part, because scores need little memory. Cells are explained a few thousand at a
@@ -59,6 +60,7 @@ def explain_anndata(
     layer: str | None = None,
     use_rep: str | None = "auto",
     n_pcs: int | None = None,
+    graph: str | None = None,
     key_added: str = "why",
     output: str = "top",
     n_top: int = 10,
@@ -98,6 +100,10 @@ def explain_anndata(
         loadings, and otherwise None
     n_pcs : how many of the scores to use; by default, the number that the neighbors were computed from, or
         all scores if that number is unknown
+    graph : the graph in ``adata.obsp`` whose communities the groups are, such as "connectivities" for Leiden.
+        Cells are then explained by the votes of their neighbors, with the resolution in
+        ``uns[groups]["params"]``, and "agreement" replaces "fidelity" in ``uns["why"]``. Scores with loadings
+        are required. By default, a surrogate is fitted
     key_added : the name under which results are written
     output : "top" for the strongest genes of each cell, as ``obsm["why_genes"]`` (their current positions
         among the genes) and ``obsm["why_relevance"]``; "layer" for the relevance of all genes as
@@ -127,17 +133,19 @@ def explain_anndata(
         check_apart(key_added, groups, layer, chosen_rep(adata, use_rep, n_pcs))
         if not overwrite:
             check_free(adata, key_added)
-    model = fit_gene_model(adata, known, layer, use_rep, n_pcs)
+    model = fit_gene_model(adata, known, layer, use_rep, n_pcs, graph)
     if chosen is not None:
-        engine = AnnDataEngine.of(model, known, asked, "exp.fidelity")
+        engine = AnnDataEngine.of(model, known, asked, "exp.{}")
         ((_, exp),) = engine.run([chosen], [ALL])
-        return replace(exp, positions=chosen, owns_data=True, row_names=adata.obs_names)
-    engine = AnnDataEngine.of(model, known, asked, f"adata.uns[{key_added!r}]['fidelity']")
+        few = replace(exp, positions=chosen, owns_data=True, row_names=adata.obs_names)
+        return few if model.agreement is None else replace(few, agreement=model.agreement)
+    engine = AnnDataEngine.of(model, known, asked, f"adata.uns[{key_added!r}]['{{}}']")
     table = model.table
     parts = chunks(table.n_rows, chunk_size or max(1, CHUNK_VALUES // table.n_features))
     arrays = allocate(table, output, n_top, adata.n_vars)
     found = CellResults.of(engine.run(parts, [ALL]), model, known, arrays)
-    given = {"layer": layer, "target": asked.target, "against": asked.against, "threshold": asked.threshold}
+    given = {name: getattr(asked, name) for name in ("target", "against", "threshold")}
+    given |= {"layer": layer, "graph": graph}
     params = {"groupby": groups, "output": output} | {k: v for k, v in given.items() if v is not None}
     target = adata.copy() if copy else adata
     write_results(
@@ -155,30 +163,32 @@ class AnnDataEngine(
     Attributes
     ----------
     request : the request to answer; by default, its query asks why each cell belongs to its own group
-    model : the surrogate of the groups, and the expression of all cells
+    model : the model of the groups, and the expression of all cells
     """
 
     request: ExplainRequest
     model: GeneModel
 
     @classmethod
-    def of(
-        cls, model: GeneModel, groups: CellGroups, query: Query, fidelity_expression: str
-    ) -> AnnDataEngine:
-        """Make the engine; warnings refer to ``fidelity_expression`` for the fidelity of the surrogate."""
+    def of(cls, model: GeneModel, groups: CellGroups, query: Query, expression: str) -> AnnDataEngine:
+        """Make the engine; warnings refer to ``expression``, with the word fidelity or agreement in it."""
         network, name = model.network(groups), model.table.name
-        request = ExplainRequest.of(network, WHERE, query, name=name, fidelity_expression=fidelity_expression)
+        request = ExplainRequest.of(
+            network, WHERE, query, name=name, fidelity_expression=expression.format("fidelity")
+        )
+        if model.agreement is not None:
+            model.agreement.warn_if_low(WHERE, expression.format("agreement"))
         if query.target is None:
             request = replace(request, coded=replace(request.coded, cluster=groups.codes))
         return cls(request, model)
 
     def measure(self, part: CellRows) -> Population:
-        """Measure some cells, in terms of the features that the surrogate was fitted to.
+        """Measure some cells, in terms of the features that the model was fitted to.
 
         The mean expression is always the mean over all cells, which was computed when the model was fitted.
         """
         model = self.model
-        found = attribution.population(model.surrogate.energy, select(model.fitted_to, part))
+        found = attribution.population(model.inner, select(model.fitted_to, part))
         return found if model.means is None else replace(found, means=model.means)
 
     def measure_all(self, parts: Iterable[CellRows]) -> Population:

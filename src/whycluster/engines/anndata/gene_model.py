@@ -1,4 +1,4 @@
-"""The model of the groups in an AnnData object: a surrogate, expressed in terms of genes."""
+"""The model of the groups in an AnnData object, a surrogate or a vote, expressed in terms of genes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,12 @@ from whycluster.engines.anndata.parts import (
     chosen_rep,
     open_expression,
     read_scores,
+    rule_of_graph,
 )
+from whycluster.explanations.agreement import LEAST, Agreement
+from whycluster.explanations.fidelity import Fidelity
+from whycluster.models.adapters.incomplete import OnlyLabels
+from whycluster.models.agreement import with_agreement
 from whycluster.models.network import TableNetwork
 from whycluster.pipelines.affine_map import AffineMap
 from whycluster.pipelines.mixing import through
@@ -34,30 +39,36 @@ _DENSE = 1 << 25  # the maximum number of expression values that a surrogate is 
 
 @dataclass(frozen=True)
 class GeneModel:
-    """A surrogate of the groups, expressed in terms of D genes.
+    """A model of the groups, expressed in terms of D genes: a surrogate, or votes of neighbors in a graph.
 
     Attributes
     ----------
     energy : the energy as a function of the expression of these genes
     table : (n, D) the expression of these genes in all cells
     columns : (D,) the positions of these genes among all genes
-    surrogate : the surrogate
-    fitted_to : the features of all cells, scores or expression, that the surrogate was fitted to
+    inner : the energy of the model as a function of the features that it was fitted to
+    fitted_to : the features of all cells, scores or expression, that the model was fitted to
     inside, outside : (K, D) the mean expression in each group and in all other cells
-    rep : the name of the scores, or None if the surrogate was fitted to the expression
-    means : (K, D) the mean expression of the cells that the surrogate assigns to each group, minus the
+    n_fitted : how many cells the model was fitted to
+    rep : the name of the scores, or None if the model was fitted to the expression
+    means : (K, D) the mean expression of the cells that the model assigns to each group, minus the
         offset of the energy; None if the energy needs no means
+    fidelity : how well a surrogate matches the groups
+    agreement : for votes in a graph, how far they give the cells their group
     """
 
     energy: Energy
     table: Table
     columns: Codes
-    surrogate: Surrogate
+    inner: Energy
     fitted_to: Table
     inside: Floats
     outside: Floats
+    n_fitted: int
     rep: str | None = None
     means: Floats | None = None
+    fidelity: Fidelity | None = None
+    agreement: Agreement | None = None
 
     def network(self, groups: CellGroups) -> TableNetwork:
         """Return the network whose inputs are the expression of these genes."""
@@ -65,22 +76,30 @@ class GeneModel:
             self.energy,
             labels=groups.labels,
             feature_names=self.table.feature_names,
-            fidelity=self.surrogate.fidelity_,
+            fidelity=self.fidelity,
+            agreement=self.agreement,
         )
 
 
 def fit_gene_model(
-    adata: Any, groups: CellGroups, layer: str | None, use_rep: str | None, n_pcs: int | None
+    adata: Any,
+    groups: CellGroups,
+    layer: str | None,
+    use_rep: str | None,
+    n_pcs: int | None,
+    graph: str | None = None,
 ) -> GeneModel:
-    """Fit the surrogate, and express it in terms of genes."""
+    """Fit the model, and express it in terms of genes."""
     rep = chosen_rep(adata, use_rep, n_pcs)
+    rule = None if graph is None else rule_of_graph(adata, groups, graph, rep)
     if rep is None:
         return _fit_genes(open_expression(adata, layer), groups)
     scores, loadings = read_scores(adata, rep, n_pcs)
     used = np.flatnonzero(loadings.any(axis=1))
     table = open_expression(adata, layer, used)
     check_loadings(adata, table, layer, rep, scores, loadings)
-    return _fit_scores(table, groups, _Basis(rep, used, scores, loadings[used]))
+    basis = _Basis(rep, used, scores, loadings[used])
+    return _fit_scores(table, groups, basis) if rule is None else _by_votes(table, groups, basis, rule)
 
 
 class _Basis(NamedTuple):
@@ -100,18 +119,68 @@ def _fit_scores(table: Table, groups: CellGroups, basis: _Basis) -> GeneModel:
     assigned = outputs.assign(energy, rows)
     sums, of_assigned = _sums(table, [groups.codes, assigned], n_groups)
     center, sizes = sums.sum(axis=0) / table.n_rows, np.bincount(assigned, minlength=n_groups)
-    # The mean of the scores is not 0 if cells were removed after the PCA, or if no mean was subtracted.
-    linear = AffineMap(np.ascontiguousarray(basis.loadings.T), basis.scores.mean(axis=0), center)
     return GeneModel(
-        through(energy, linear),
+        through(energy, _linear(basis, center)),
         table,
         basis.used,
-        surrogate,
+        energy,
         rows,
         *_means(sums, groups.codes),
+        surrogate.n_fitted_,
         rep=basis.rep,
         means=of_assigned / np.maximum(sizes, 1)[:, None] - center,
+        fidelity=surrogate.fidelity_,
     )
+
+
+def _linear(basis: _Basis, center: Floats) -> AffineMap:
+    """Return the map from expression to scores."""
+    # The mean of the scores is not 0 if cells were removed after the PCA, or if no mean was subtracted.
+    return AffineMap(np.ascontiguousarray(basis.loadings.T), basis.scores.mean(axis=0), center)
+
+
+def _by_votes(table: Table, groups: CellGroups, basis: _Basis, rule: OnlyLabels) -> GeneModel:
+    """Let the neighbors of a cell in a graph vote, or fit a surrogate if they agree with few cells."""
+    n_groups = len(groups.labels)
+    (sums,) = _sums(table, [groups.codes], n_groups)
+    center = sums.sum(axis=0) / table.n_rows
+    linear = _linear(basis, center)
+    # Cells are found by their scores, so these must be computed from the expression, as `through` does.
+    z = _scores(table, linear, center)
+    network = rule.network(z)
+    assert network is not None
+    network = with_agreement(network, z, rule.labels, WHERE)
+    agreement = network.agreement
+    assert agreement is not None
+    if agreement.share < LEAST:
+        agreement.warn_of_surrogate(rule.kind, rule.advice, WHERE)
+        return _fit_scores(table, groups, basis)
+    rows = ArrayTable.of(z)
+    assigned = outputs.assign(network.energy, rows)
+    (of_assigned,) = _sums(table, [assigned], n_groups)
+    sizes = np.bincount(assigned, minlength=n_groups)
+    return GeneModel(
+        through(network.energy, linear),
+        table,
+        basis.used,
+        network.energy,
+        rows,
+        *_means(sums, groups.codes),
+        table.n_rows,
+        rep=basis.rep,
+        means=of_assigned / np.maximum(sizes, 1)[:, None] - center,
+        agreement=agreement,
+    )
+
+
+def _scores(table: Table, linear: AffineMap, center: Floats) -> Floats:
+    """Return the scores of all cells, (n, m), computed from their expression."""
+    z = np.empty((table.n_rows, linear.matrix.shape[0]))
+    for rows in chunks(table.n_rows, max(1, CHUNK_VALUES // table.n_features)):
+        block = table.native[rows]
+        dense = np.asarray(block.toarray() if is_sparse(block) else block, dtype=np.float64)
+        linear.apply(dense - center, linear.shift, z[rows])
+    return z
 
 
 def _fit_genes(table: Table, groups: CellGroups) -> GeneModel:
@@ -120,7 +189,16 @@ def _fit_genes(table: Table, groups: CellGroups) -> GeneModel:
     sample = sample_rows(groups.codes, max(1, _DENSE // table.n_features), np.random.RandomState(0))
     surrogate = Surrogate().fit_rows(table.take(sample).to_array(), groups.column.iloc[sample], WHERE)
     genes = np.arange(table.n_features)
-    return GeneModel(surrogate.energy, table, genes, surrogate, table, *_means(sums, groups.codes))
+    return GeneModel(
+        surrogate.energy,
+        table,
+        genes,
+        surrogate.energy,
+        table,
+        *_means(sums, groups.codes),
+        surrogate.n_fitted_,
+        fidelity=surrogate.fidelity_,
+    )
 
 
 def chunks(n_rows: int, size: int) -> Iterator[slice]:

@@ -18,6 +18,8 @@ from whycluster.data.missing import is_missing
 from whycluster.data.opening import open_table
 from whycluster.data.table import Table
 from whycluster.data.validation import check_integer
+from whycluster.models.adapters.graph import Graph, labels_on_graph
+from whycluster.models.adapters.incomplete import OnlyLabels
 
 WHERE = "explain_anndata"
 _ATTRIBUTES = ("X", "layers", "obs", "var_names", "obsm", "varm", "uns")
@@ -212,6 +214,25 @@ def _only(value: Any) -> Any:
 def _loadings(rep: str) -> str:
     """Return the name of the loadings in varm, by scanpy's convention."""
     return "PCs" if rep == "X_pca" else rep
+
+
+def rule_of_graph(adata: Any, groups: CellGroups, graph: Any, rep: str | None) -> OnlyLabels:
+    """Return the groups with the rule of communities of a graph in ``adata.obsp``."""
+    if not isinstance(graph, str) or graph not in adata.obsp:
+        raise InvalidInputError(
+            f"{WHERE}: graph must be a key of adata.obsp, such as 'connectivities', or None; got {graph!r}. "
+            f"{_closest(graph, adata.obsp)}"
+        )
+    if rep is None:
+        raise InvalidInputError(
+            f"{WHERE}: graph requires scores with loadings, through which genes are explained; there are "
+            "none, or use_rep is None. Compute both with sc.pp.pca."
+        )
+    params = adata.uns.get(groups.column.name, {})
+    params = params.get("params", {}) if isinstance(params, Mapping) else {}
+    resolution = _only(params.get("resolution")) if isinstance(params, Mapping) else None
+    known = resolution if is_real(resolution) else None
+    return labels_on_graph(groups.labels[groups.codes], Graph(adata.obsp[graph], known), WHERE)
 
 
 def read_scores(adata: Any, rep: str, n_pcs: int | None) -> tuple[Floats, Floats]:

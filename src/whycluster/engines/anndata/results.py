@@ -85,7 +85,6 @@ def uns_entry(
         np.take_along_axis(values, order, axis=1) for values in (found.means, model.inside, model.outside)
     )
     unknown = np.isnan(scores)  # groups without cells from which to rank genes
-    fidelity = model.surrogate.fidelity_
     scores_used = {} if model.rep is None else {"n_pcs": model.fitted_to.n_features}
     return {
         "params": params
@@ -94,7 +93,7 @@ def uns_entry(
             "method": "whycluster",
             "use_raw": False,
             "use_rep": model.rep or "X",
-            "n_fitted": model.surrogate.n_fitted_,
+            "n_fitted": model.n_fitted,
             "rule": found.rule,
             "beta": float(found.beta or 0.0),
         }
@@ -104,12 +103,24 @@ def uns_entry(
         "scores": _by_group(groups.names, scores, "f8"),
         "mean_inside": _by_group(groups.names, np.where(unknown, np.nan, inside), "f8"),
         "mean_outside": _by_group(groups.names, np.where(unknown, np.nan, outside), "f8"),
+    } | _match(model)
+
+
+def _match(model: GeneModel) -> dict[str, Any]:
+    """Return how well the model matches the groups: fidelity of a surrogate, or agreement of votes."""
+    if model.agreement is not None:
+        found = model.agreement
+        shares = {"share": found.share, "n_ties": found.n_ties, "share_per_group": found.share_per_cluster}
+        return {"agreement": shares}
+    fidelity = model.fidelity
+    assert fidelity is not None
+    return {
         "fidelity": {
             "in_sample": fidelity.in_sample,
             "cross_validated": fidelity.cross_validated,
             "in_sample_per_group": fidelity.in_sample_per_cluster,
             "cross_validated_per_group": fidelity.cross_validated_per_cluster,
-        },
+        }
     }
 
 

@@ -8,7 +8,11 @@ Modules, in reading order:
 - `sklearn`: nearest centroids and trees; `sklearn_mixture`: mixtures of Gaussians
 - `density`: networks of clusterings by density; `sklearn_density`: those of scikit-learn, and `hdbscan`
 - `sklearn_hierarchy`: agglomerative clusterings; `sklearn_neighbors`: votes of neighbors
+- `sklearn_spectral`: spectral clusterings; `graph`: communities of graphs; `labels`: rules that users
+  choose for their labels
 - `faiss`, `dask_ml`: k-means from these libraries
+- `sklearn_topics`: topics of LDA and NMF; `tslearn`: time series
+- `minisom`: self-organizing maps; `stepmix`: latent classes and profiles
 - `kmedoids`: medoids; `kmodes`: tables with categories
 
 A library has one or more modules. Adapters for Spark, ClustPy, pipelines, documents, encoders and our own

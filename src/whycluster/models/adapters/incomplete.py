@@ -38,24 +38,31 @@ class OnlyLabels:
     labels : (n,)
     kind : the source of the labels, for messages
     rule : makes the network of the rule, given the rows that the model was fitted on, (n, d), or None if the
-        model keeps enough of them; None if no rule is known
+        model keeps enough of them. It returns None if the model was not fitted on these rows. None if no rule
+        is known
     kept : the rows that the model keeps, if it keeps enough of them for the rule
     obstacle : why no rule is known although there is one for such models, as a sentence
     names : the names of the columns that the model, or the first step, was fitted on, if it stores them
     transform : the steps before the model, in a pipeline
     behind : puts the network of the model behind these steps
     encoder : the sentence encoder of the model, if the rows are documents
+    takes_any_rows : whether the rule takes rows in any units, so that categories and dates can be encoded
+    is_chosen : whether the user chose the rule, which is then kept even if it agrees with few labels
+    advice : what to check if the rule agrees with few labels
     """
 
     labels: Any
     kind: str
-    rule: Callable[[Floats | None], Network] | None = None
+    rule: Callable[[Floats | None], Network | None] | None = None
     kept: KeptRows | None = None
     obstacle: str = ""
     names: Sequence[Hashable] | None = None
     transform: Callable[[Any], Any] | None = None
     behind: Callable[[Network], Network] | None = None
     encoder: Any = None
+    takes_any_rows: bool = False
+    is_chosen: bool = False
+    advice: str = "Were the rows given as they were clustered, in the same units?"
 
     def network(self, rows: Floats | None = None) -> Network | None:
         """Return the network of the rule, or None if there is none or if it needs the rows.
@@ -65,7 +72,7 @@ class OnlyLabels:
         if self.rule is None or (rows is None and self.kept is None):
             return None
         network = self.rule(rows)
-        return network if self.behind is None else self.behind(network)
+        return network if self.behind is None or network is None else self.behind(network)
 
     def fitted_rows(self, X: Any, where: str) -> Floats | None:
         """Return X as the model was fitted on it, (n, d), or None if the model was not fitted on these rows.

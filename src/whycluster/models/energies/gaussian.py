@@ -6,7 +6,7 @@ import numpy as np
 
 from whycluster.core.arrays import Codes, Floats, product
 from whycluster.core.energies import AdditiveEnergy, Energy
-from whycluster.core.energies.energy import Parts, carve
+from whycluster.core.energies.energy import Parts, Quadratics, carve
 from whycluster.data.arrays import standardized
 
 
@@ -61,6 +61,13 @@ class DiagonalGaussianEnergy(_MixtureEnergy, AdditiveEnergy):
         np.square(out, out=out)
         out *= self._halves[k]
         out += self._logs[k]
+
+    def quadratics(self) -> Quadratics:
+        """Return one quadratic function for each component."""
+        roots, root = np.unique(self.precisions, axis=0, return_inverse=True)
+        matrices = np.sqrt(roots / 2)[:, :, None] * np.eye(self.n_features)
+        bias = self._logs.sum(axis=1) - self.log_weights
+        return Quadratics(np.arange(self.n_clusters), self.prototypes, matrices, root.ravel(), bias)
 
     def slope(self, x: Floats, k: int, out: Floats) -> None:
         """Write (x - mu_k) / var_k."""
@@ -192,6 +199,12 @@ class GaussianEnergy(_MixtureEnergy):
             product(moved, self._scaled_precisions[k % len(self.roots)], out=y)
             y *= self._lengths[k % len(self.roots)]
             out += y
+
+    def quadratics(self) -> Quadratics:
+        """Return one quadratic function for each component."""
+        clusters = np.arange(self.n_clusters)
+        roots = self.roots * np.sqrt(0.5)
+        return Quadratics(clusters, self.centers, roots, clusters % len(self.roots), self.bias)
 
     def slope(self, x: Floats, k: int, out: Floats) -> None:
         """Write the gradient of s_k, S_k^-1 (x - mu_k)."""

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from whycluster.core.arrays import Codes, Floats
+from whycluster.core.energies.energy import Quadratics
 from whycluster.models.energies.pooled import NO_ROW, Found, PooledEnergy
 from whycluster.models.energies.search import Points
 
@@ -106,6 +107,18 @@ class NeighborEnergy(PooledEnergy):
         return self._with(
             members=np.delete(self.members, row, axis=0), sizes=sizes, cores=cores, leaves_out=False
         )
+
+    def quadratics(self) -> Quadratics | None:
+        """Return the squared distances from all members, and the floor, if the nearest member decides."""
+        if self.cores is not None or self.votes or self.n_neighbors != 1 or self.metric != "euclidean":
+            return None
+        n, has_noise = len(self.members), self.floor is not None
+        cluster = np.repeat(np.arange(self.n_clusters), [*self.sizes, *[1] * has_noise])
+        centers = np.concatenate([self.members, np.zeros((int(has_noise), self.n_features))])
+        roots = np.stack([np.eye(self.n_features), np.zeros((self.n_features, self.n_features))])
+        root = (np.arange(n + has_noise) >= n).astype(np.intp)
+        bias = np.append(self.bias, 0.0 if self.floor is None else self.floor)[cluster]
+        return Quadratics(cluster, centers, roots, root, bias, is_distance=True)
 
     def _with(self, **changes: Any) -> NeighborEnergy:
         """Return the energy with other parameters."""

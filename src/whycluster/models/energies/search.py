@@ -1,6 +1,7 @@
 """The search for the nearest of a set of points: trees in few dimensions, matrix products in many.
 
-`Metric` says how two rows are compared: as a distance, and as a sum of one term per feature.
+`Metric` says how two rows are compared: as a distance, and as a sum of one term per feature. `RowFinder`
+finds the points that equal a row.
 """
 
 from __future__ import annotations
@@ -231,3 +232,51 @@ def _first(values: Floats, n: int) -> tuple[Floats, Codes]:
     found = np.take_along_axis(values, index, axis=1)
     order = np.argsort(found, axis=1, kind="stable")
     return np.take_along_axis(found, order, axis=1), np.take_along_axis(index, order, axis=1)
+
+
+class RowFinder:
+    """Finds the points that equal a row up to rounding.
+
+    The points are sorted by their products with a fixed direction, so only points with almost the same
+    product are compared with the row.
+
+    Parameters
+    ----------
+    points : (p, d)
+    precision : the largest distance, relative to the largest absolute value, up to which rows are equal
+    """
+
+    def __init__(self, points: Floats, precision: float) -> None:
+        d = points.shape[1]
+        self._direction = np.random.default_rng(0).normal(size=d)
+        self._points, self._tolerance = points, precision * float(np.abs(points).max(initial=0.0))
+        keys = points @ self._direction
+        self._order = np.argsort(keys, kind="stable")
+        self._keys = keys[self._order]
+        # Products differ at most by this if the rows differ at most by the tolerance in every feature.
+        self._window = 2.0 * (self._tolerance + np.finfo(float).eps) * float(np.abs(self._direction).sum())
+
+    def find(self, x: Floats) -> tuple[Codes, Codes]:
+        """Return all pairs of a row and a point that equal each other, as positions, ordered by row."""
+        keys = x @ self._direction
+        first = np.searchsorted(self._keys, keys - self._window, side="left")
+        count = np.searchsorted(self._keys, keys + self._window, side="right") - first
+        most = max(1, _PRODUCT_BYTES // (8 * x.shape[1]))
+        batch = (np.cumsum(count) - count) // most
+        parts = [self._compare(x, rows, first, count) for rows in _runs(batch)]
+        row, point = (np.concatenate(each) for each in zip(*parts, strict=True))
+        return row, point
+
+    def _compare(self, x: Floats, rows: Codes, first: Codes, count: Codes) -> tuple[Codes, Codes]:
+        """Return the pairs of some rows and the points that equal them."""
+        row = np.repeat(rows, count[rows])
+        starts = np.cumsum(count[rows]) - count[rows]
+        place = np.arange(len(row)) - np.repeat(starts, count[rows]) + first[row]
+        point = self._order[place]
+        same = (np.abs(x[row] - self._points[point]) <= self._tolerance).all(axis=1)
+        return row[same], point[same]
+
+
+def _runs(batch: Codes) -> list[Codes]:
+    """Return the positions of each run of equal values."""
+    return np.split(np.arange(len(batch)), np.flatnonzero(np.diff(batch)) + 1)

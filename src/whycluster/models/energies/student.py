@@ -1,4 +1,4 @@
-"""Student's t-distribution: the soft assignments of DEC and IDEC."""
+"""Student's t-distribution: the soft assignments of DEC and IDEC, and the memberships of fuzzy c-means."""
 
 from __future__ import annotations
 
@@ -12,33 +12,36 @@ from whycluster.core.energies.energy import carve
 from whycluster.core.errors import InvalidInputError
 from whycluster.data.arrays import is_real
 
+_CLOSEST = sys.float_info.epsilon**2  # the least squared distance in scikit-fuzzy
+
 
 class StudentEnergy(Energy):
-    """s_k = (alpha + 1) / 2 log(1 + |x - mu_k|^2 / alpha): softmax(-s) are the q_k of DEC and IDEC.
+    """s_k = p log(1 + |x - mu_k|^2 / alpha): softmax(-s) are the q_k of DEC and IDEC for p = (alpha + 1) / 2.
 
     The logarithm of a sum has no split. But h_k = s_k - s_c has the sign of a difference of squared
     distances, and that difference has a split. So h_k is split in the same proportions as that difference:
 
         e_k - e_c = rho_k ((x - mu_k)^2 - (x - mu_c)^2),   rho_k = h_k / (|x - mu_k|^2 - |x - mu_c|^2).
 
-    If numerator and denominator vanish, rho_k is the limit, (alpha + 1) / 2 / (alpha + |x - mu_c|^2).
+    If numerator and denominator vanish, rho_k is the limit, p / (alpha + |x - mu_c|^2).
     `SquaredEnergy` combines these splits with the weights a_k rho_k.
 
     Everything is computed from u_k = (d_k^2 - d_n^2) / (alpha + d_n^2), where d_k = |x - mu_k| and n is the
-    nearest center: s_k - s_n = (alpha + 1) / 2 log(1 + u_k). The differences of squared distances are as
+    nearest center: s_k - s_n = p log(1 + u_k). The differences of squared distances are as
     accurate as in `SquaredEnergy`; differences of logarithms of large distances would lose digits.
 
     Parameters
     ----------
     centers : (K, d) mu_k
     alpha : the degrees of freedom; 1 in DEC and IDEC
+    power : p; by default (alpha + 1) / 2
     """
 
     gives_probabilities = True
     stiffness: float | None = 1.0
     title = "nearest center under Student's t, as in DEC"
 
-    def __init__(self, centers: Floats, alpha: float = 1.0) -> None:
+    def __init__(self, centers: Floats, alpha: float = 1.0, power: float | None = None) -> None:
         if not is_real(alpha) or not sys.float_info.min <= alpha <= sys.float_info.max:
             raise InvalidInputError(
                 f"StudentEnergy: alpha must be a finite number above 0; got {alpha!r}. "
@@ -52,17 +55,34 @@ class StudentEnergy(Energy):
         self._moved = self.squares.prototypes
         if self.offset is not None:
             self._moved = self._moved - self.offset
-        self._half = self.alpha / 2 + 0.5
+        self.power = self.alpha / 2 + 0.5 if power is None else float(power)
+        if self.alpha == _CLOSEST:
+            self.title = "nearest center, with the memberships of fuzzy c-means"
+
+    @classmethod
+    def fuzzy(cls, centers: Floats, m: float = 2.0) -> StudentEnergy:
+        """Return log |x - mu_k|^2 / (m - 1): softmax(-s) are the memberships of fuzzy c-means.
+
+        Like scikit-fuzzy, it adds a tiny constant, for rows that equal a center.
+
+        Parameters
+        ----------
+        centers : (K, d) mu_k
+        m : the fuzziness
+        """
+        if not is_real(m) or not 1.0 < m <= sys.float_info.max:
+            raise InvalidInputError(f"StudentEnergy.fuzzy: m must be a finite number above 1; got {m!r}.")
+        return cls(centers, _CLOSEST, 1.0 / (float(m) - 1.0))
 
     def linearized(self) -> SquaredEnergy:
         """Return the squared distances."""
         return self.squares
 
     def energies(self, x: Floats, out: Floats, scratch: Floats) -> None:
-        """Write s_k - s_n = (alpha + 1) / 2 log(1 + u_k)."""
+        """Write s_k - s_n = p log(1 + u_k)."""
         self._apart(x, out, *carve(scratch, self.n_features))
         np.log1p(out, out=out)
-        out *= self._half
+        out *= self.power
 
     def combine(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:
         """Write sum_k a_k rho_k ((x - mu_k)^2 - (x - mu_c)^2)."""
@@ -81,12 +101,12 @@ class StudentEnergy(Energy):
         out *= rate[:, :, None]
 
     def differentiate(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:
-        """Write sum_k a_k (alpha + 1) / (alpha + d_k^2) (x - mu_k); here, x does not cancel."""
+        """Write sum_k a_k 2 p / (alpha + d_k^2) (x - mu_k); here, x does not cancel."""
         rate, room = carve(scratch, self.n_clusters, self.n_features)
         base = self._apart(x, rate, room)
         rate += 1.0  # (alpha + d_k^2) / (alpha + d_n^2)
         np.divide(weights, rate, out=rate)
-        rate *= (self._half / base)[:, None]
+        rate *= (self.power / base)[:, None]
         product(rate, self.squares.slopes, out=out)
         np.multiply(x, 2.0 * row_sums(rate)[:, None], out=room)
         out += room
@@ -111,7 +131,7 @@ class StudentEnergy(Energy):
         """Return rho_k for each cluster k and the row's own cluster c, (b, K), and workspace (b, d).
 
         With m = 1 + min(u_k, u_c) and v = |u_k - u_c| / m, rho_k is log(1 + v) / v, which is 1 for v = 0,
-        times (alpha + 1) / 2 / (alpha + d_n^2) / m. This form is symmetric in k and c, and 1 + v is never
+        times p / (alpha + d_n^2) / m. This form is symmetric in k and c, and 1 + v is never
         close to 0.
         """
         rate, v, least, room = carve(scratch, *[self.n_clusters] * 3, self.n_features)
@@ -126,5 +146,5 @@ class StudentEnergy(Energy):
         np.divide(rate, v, out=rate, where=v > 0.0)
         rate[v == 0.0] = 1.0
         rate /= least
-        rate *= (self._half / base)[:, None]
+        rate *= (self.power / base)[:, None]
         return rate, room

@@ -41,6 +41,7 @@ class Tree(Contest):
 
     below: Codes
     leaf: Codes
+    softest = 1e-290  # then exp(-beta _TOO_FAR) is 0
 
     @cached_property
     def paths(self) -> list[list[Turn]]:

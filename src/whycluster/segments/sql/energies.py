@@ -12,6 +12,7 @@ from whycluster.core.arrays import Floats
 from whycluster.core.energies import Energy, KernelEnergy, LinearEnergy, SquaredEnergy
 from whycluster.core.errors import UnsupportedModelError
 from whycluster.models.energies import (
+    BernoulliEnergy,
     CosineEnergy,
     DiagonalGaussianEnergy,
     FloorEnergy,
@@ -80,10 +81,9 @@ def _zero_reference(energy: ZeroReferenceEnergy, query: Query, x: Sequence[Value
 
 @energies_of.register(StudentEnergy)
 def _student(energy: StudentEnergy, query: Query, x: Sequence[Value]) -> list[Value]:
-    """Return (alpha + 1) / 2 log(alpha + |x - mu_k|^2)."""
-    half = (energy.alpha + 1.0) / 2.0
+    """Return power * log(alpha + |x - mu_k|^2)."""
     distances = _distances(energy.squares, query, x)
-    return [query.write("({} * LN({} + {}))", half, energy.alpha, distance) for distance in distances]
+    return [query.write("({} * LN({} + {}))", energy.power, energy.alpha, distance) for distance in distances]
 
 
 @energies_of.register(ManhattanEnergy)
@@ -92,6 +92,11 @@ def _manhattan(energy: ManhattanEnergy, query: Query, x: Sequence[Value]) -> lis
         query.sum([query.write("ABS({} - {})", v, c) for v, c in zip(x, center.tolist(), strict=True)])
         for center in energy.prototypes
     ]
+
+
+@energies_of.register(BernoulliEnergy)
+def _bernoulli(energy: BernoulliEnergy, query: Query, x: Sequence[Value]) -> list[Value]:
+    return energies_of(energy.linearized(), query, x)
 
 
 @energies_of.register(LinearEnergy)

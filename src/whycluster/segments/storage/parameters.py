@@ -17,20 +17,27 @@ from whycluster.core.energies.kernel import KernelEnergy
 from whycluster.core.energies.linear import LinearEnergy
 from whycluster.core.energies.squared import SquaredEnergy
 from whycluster.models.energies import (
+    AlignmentEnergy,
+    BernoulliEnergy,
+    CommunityEnergy,
     CosineEnergy,
     DiagonalGaussianEnergy,
+    DirichletTopicsEnergy,
+    FactorEnergy,
     FloorEnergy,
     GaussianEnergy,
     ManhattanEnergy,
     MixedEnergy,
     NeighborEnergy,
     PredictionEnergy,
+    SpectralEnergy,
     StudentEnergy,
     Tree,
     TreeEnergy,
     ZeroReferenceEnergy,
 )
 from whycluster.models.energies.search import METRICS
+from whycluster.models.energies.votes import HEADS
 
 
 class Values(NamedTuple):
@@ -44,6 +51,7 @@ ANY = Values("numbers", np.isreal)
 FINITE = Values("finite numbers", np.isfinite)
 POSITIVE = Values("finite numbers above 0", lambda a: np.isfinite(a) & (a > 0))
 NOT_NEGATIVE = Values("finite numbers of at least 0", lambda a: np.isfinite(a) & (a >= 0))
+NOT_ZERO = Values("finite numbers other than 0", lambda a: np.isfinite(a) & (a != 0))
 STIFFNESS = Values("above 0", lambda a: a > 0)  # infinity stands for a hard minimum
 SHARE = Values("from 0 to 1", lambda a: (a >= 0) & (a <= 1))
 LOGS = Values("logarithms of weights", lambda a: a < np.inf)  # -inf stands for weight 0
@@ -192,6 +200,25 @@ PARAMETERS: dict[type, ParameterSet] = {
             "log_weights": _LOG_WEIGHTS,
         }
     ),
+    AlignmentEnergy: ParameterSet(
+        {
+            "centers": Parameter("centers", "Ksc"),
+            "n_steps": Parameter("n_steps", "", "int64", COUNTS),
+            "gamma": Parameter("gamma", values=NOT_NEGATIVE),
+        }
+    ),
+    DirichletTopicsEnergy: ParameterSet(
+        {
+            "topics": Parameter("topics", "Kd", values=NOT_NEGATIVE),
+            "prior": Parameter("prior", values=NOT_NEGATIVE),
+            "n_iterations": Parameter("n_iterations", "", "int64", COUNTS),
+            "tolerance": Parameter("tolerance", values=NOT_NEGATIVE),
+        }
+    ),
+    FactorEnergy: ParameterSet({"components": Parameter("components", "Kd")}),
+    BernoulliEnergy: ParameterSet(
+        {"probabilities": Parameter("prototypes", "Kd", values=SHARE), "log_weights": _LOG_WEIGHTS}
+    ),
     GaussianEnergy: ParameterSet(
         {
             "means": Parameter("centers", "Kd"),
@@ -211,7 +238,11 @@ PARAMETERS: dict[type, ParameterSet] = {
     ),
     CosineEnergy: ParameterSet({"directions": Parameter("centroids", "Kd")}),
     StudentEnergy: ParameterSet(
-        {"centers": Parameter("squares.prototypes", "Kd"), "alpha": Parameter("alpha", values=POSITIVE)}
+        {
+            "centers": Parameter("squares.prototypes", "Kd"),
+            "alpha": Parameter("alpha", values=POSITIVE),
+            "power": Parameter("power", values=POSITIVE),
+        }
     ),
     KernelEnergy: ParameterSet(
         {
@@ -252,6 +283,30 @@ PARAMETERS: dict[type, ParameterSet] = {
             "n_neighbors": Parameter("n_neighbors", "", "int64", NOT_NEGATIVE),
         },
         _core_error,
+    ),
+    CommunityEnergy: ParameterSet(
+        {
+            "members": Parameter("members", "Pd"),
+            "sizes": Parameter("sizes", "C", "int64", COUNTS),
+            "known": Parameter("known", "PC"),
+            "penalty": Parameter("penalty", "C"),
+            "n_neighbors": Parameter("n_neighbors", "", "int64", COUNTS),
+            "fades": Parameter("fades", "", "bool", ANY),
+        },
+        _member_error,
+    ),
+    SpectralEnergy: ParameterSet(
+        {
+            "members": Parameter("members", "Pd"),
+            "sizes": Parameter("sizes", "C", "int64", COUNTS),
+            "known": Parameter("known", "Pm"),
+            "eigenvalues": Parameter("eigenvalues", "m", values=NOT_ZERO),
+            "centers": Parameter("centers", "Cm"),
+            "head": Parameter("head", "", "int64", _choice(HEADS), choices=HEADS),
+            "n_neighbors": Parameter("n_neighbors", "", "int64", COUNTS),
+            "gamma": Parameter("gamma", values=POSITIVE, optional=True),
+        },
+        _member_error,
     ),
     TreeEnergy: ParameterSet(
         {"tree": NestedParameter("contest", Tree), "centers": Parameter("nodes.prototypes", "Nd")}

@@ -68,7 +68,8 @@ def save(
     Parameters
     ----------
     what : a `Segmentation`, a `Network`, or an `Explanation` of the rows of a table. The steps of a pipeline
-        are saved as part of a segmentation, if whycluster knows their classes. Networks that contain code
+        are saved as part of a segmentation, if whycluster knows their classes. A network of the last step
+        alone takes rows that the other steps have transformed. Networks that contain code
         cannot be saved. These are deep clusterings, and models whose assignments are verified with their own
         ``predict``.
     path : the file; an existing file is replaced, completely or not at all
