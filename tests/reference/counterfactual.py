@@ -1,12 +1,17 @@
-"""The smallest change that moves a row to another cluster, by trying all sets of planes. Slow and obvious."""
+"""The smallest change that moves a row to another cluster. Slow and obvious.
+
+For planes, all sets of planes are tried; for other boundaries, all points of a grid or many starts.
+"""
 
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import minimize
 
 Vector = NDArray[np.floating[Any]]
 Matrix = NDArray[np.floating[Any]]
@@ -65,3 +70,80 @@ def least_whole_change(slopes: Matrix, values: Vector, units: Vector, most: floa
         enough = (values + part @ slopes.T > 0).all(axis=1)
         best = min(best, np.linalg.norm(part[enough] * units, axis=1).min(initial=np.inf))
     return float(best)
+
+
+Energies = Callable[[Matrix], Matrix]
+"""The energies of all clusters at each point, (n, K) for (n, d)."""
+
+
+def mixture_energies(means: Matrix, covariances: Matrix, weights: Vector) -> Energies:
+    """Return -log of the weighted density of each component, without the constant that they share."""
+
+    def energies(x: Matrix) -> Matrix:
+        columns = []
+        for mean, covariance, weight in zip(means, covariances, weights, strict=True):
+            far = x - mean
+            squares = ((far @ np.linalg.inv(covariance)) * far).sum(axis=1)
+            columns.append(squares / 2 + np.log(np.linalg.det(covariance)) / 2 - np.log(weight))
+        return np.stack(columns, axis=1)
+
+    return energies
+
+
+def nearest_unit_energies(units: Matrix, cluster: NDArray[Any], floor: float | None = None) -> Energies:
+    """Return the squared distance to the nearest unit of each cluster and, last, the floor of noise."""
+
+    def energies(x: Matrix) -> Matrix:
+        squares = np.square(x[:, None] - units[None]).sum(axis=2)
+        columns = [squares[:, cluster == k].min(axis=1) for k in range(cluster.max() + 1)]
+        if floor is not None:
+            columns.append(np.full(len(x), floor))
+        return np.stack(columns, axis=1)
+
+    return energies
+
+
+def is_in(energies: Energies, x: Matrix, k: int) -> NDArray[np.bool_]:
+    """Return which points are in cluster k, (n,)."""
+    s = energies(x)
+    return np.asarray(s[:, k] < np.delete(s, k, axis=1).min(axis=1))
+
+
+def least_change_on_grid(
+    x: Vector, energies: Energies, k: int, scale: Vector, most: float, n: int
+) -> tuple[float, float]:
+    """Return the size of the smallest change to a point of a grid around x, and the largest gap of the grid.
+
+    ``scale`` is the size of a change of 1 in each feature, and ``most`` is the largest change of a feature.
+    """
+    side = np.linspace(-most, most, n)
+    steps = np.stack(np.meshgrid(*[side] * len(x), indexing="ij"), axis=-1).reshape(-1, len(x))
+    inside = is_in(energies, x + steps / scale, k)
+    size = np.linalg.norm(steps, axis=1)[inside].min(initial=np.inf)
+    return float(size), float((side[1] - side[0]) * np.sqrt(len(x)))
+
+
+def least_change_from_many_starts(
+    x: Vector, energies: Energies, k: int, scale: Vector, starts: Matrix
+) -> float:
+    """Return the size of the smallest change that SLSQP finds from many starts, which are rows of k."""
+    best = np.inf
+
+    def evidence(y: Vector) -> Vector:
+        s = energies((x + y / scale)[None])[0]
+        return np.asarray(np.delete(s, k) - s[k])
+
+    meets: Any = {"type": "ineq", "fun": evidence}
+    options: Any = {"ftol": 1e-12, "maxiter": 200}
+    for start in starts:
+        found = minimize(  # type: ignore[call-overload]  # its types do not know these functions
+            lambda y: float(y @ y),
+            (start - x) * scale,
+            jac=lambda y: 2 * y,
+            constraints=meets,
+            method="SLSQP",
+            options=options,
+        )
+        if evidence(found.x).min() >= -1e-9:
+            best = min(best, float(np.linalg.norm(found.x)))
+    return best

@@ -89,12 +89,12 @@ class Agreement:
             stacklevel=level_of_the_caller(),
         )
 
-    def warn_of_surrogate(self, kind: str, where: str = "explain") -> None:
-        """Issue a warning that the labels of a model are explained through a surrogate instead."""
+    def warn_of_surrogate(self, kind: str, advice: str, where: str = "explain") -> None:
+        """Issue a warning that labels are explained through a surrogate instead, and say what to check."""
         warnings.warn(
             f"{where}: the rule known for {kind} gives only {self.share:.1%} of the rows the label that they "
             f"have, less than {LEAST:.0%}, so the labels are explained through a surrogate. "
-            f"{self._differences()} Were the rows given as they were clustered, in the same units?",
+            f"{self._differences()} {advice}",
             AgreementWarning,
             stacklevel=level_of_the_caller(),
         )

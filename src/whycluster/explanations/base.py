@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from whycluster.core import outputs
 from whycluster.core.arrays import Codes, Floats
-from whycluster.core.attribution import Attribution, CodedQuery
+from whycluster.core.attribution import CodedQuery
 from whycluster.core.energies import Energy
 from whycluster.core.errors import InvalidInputError
 from whycluster.core.rules import CONTRAST, Prior
@@ -76,34 +76,6 @@ class BaseExplanation(RowAccess, ArrowTable):
     owns_data: bool = False  # whether no one else can change the data, so that no check is needed
     reference: str | None = None  # "zero" or "midpoint", for features of a deep clustering; else None
     reference_reason: str | None = None  # the reason for the reference, as a clause
-
-    @classmethod
-    def of(
-        cls,
-        found: Attribution,
-        query: CodedQuery,
-        energy: Energy,
-        table: Table,
-        labels: NDArray[Any],
-        fidelity: Fidelity | None,
-        **parts: Any,
-    ) -> Self:
-        """Return the explanation of all rows of a table; ``parts`` are the fields of the subclass."""
-        return cls(
-            evidence=found.evidence,
-            beta=found.beta,
-            rule=query.rule,
-            labels=labels,
-            cluster_codes=found.cluster,
-            competitor_codes=found.competitor,
-            energy=energy,
-            table=table,
-            is_targeted=query.cluster is not None,
-            threshold=query.threshold,
-            prior=found.prior,
-            fidelity=fidelity,
-            **parts,
-        )
 
     @property
     def data(self) -> Any:

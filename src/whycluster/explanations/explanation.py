@@ -265,10 +265,12 @@ class Explanation(BaseExplanation):
 
         For models with linear boundaries (k-means and all other nearest-centroid models, bisecting k-means,
         spherical k-means and soft heads, including in a pipeline), the change is the smallest one. For
-        mixtures, kernel models and others, it is a local optimum. Features that hold only whole numbers stay
-        whole. Features that cannot change freely (categories, missing values, columns that a step transforms
-        neither linearly nor monotonically) change only one at a time. The result is verified with the
-        network. Printed values are rounded so that they are still enough.
+        mixtures and models in which the nearest member decides, such as Birch and DBSCAN, it usually is, and
+        `optimum` of the result says whether it is known to be. For kernel models and others, it is a local
+        optimum. Features that hold only whole numbers stay whole. Features that cannot change freely
+        (categories, missing values, columns that a step transforms neither linearly nor monotonically) change
+        only one at a time. The result is verified with the network. Printed values are rounded so that they
+        are still enough.
 
         Parameters
         ----------

@@ -26,7 +26,7 @@ def is_unchanged(energy: Energy, rows: Rows, query: CodedQuery, evidence: NDArra
         h, x = block.h, block.x
         rounding = 1e-9 * np.maximum(h.max(axis=1), -h.min(axis=1)) + 1e-14 * np.einsum("bd,bd->b", x, x)
         now, then = passes.compete(block).evidence, evidence[block.rows]
-        rounding += 100 * np.finfo(then.dtype).eps * np.abs(then)
+        rounding += 100 * np.finfo(then.dtype).eps * np.abs(then) + np.finfo(then.dtype).tiny
         if (np.abs(now - then) > rounding).any():
             differs.append(block.start)
 

@@ -1,6 +1,7 @@
 """The story of a row: each sentence is derived again from the table, with pandas and Python only."""
 
 import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import whycluster as wc
+from tests.reference import neon
+from whycluster.core.rules import RULES
 
 pd: Any = pytest.importorskip("pandas")
 
@@ -205,6 +208,44 @@ def test_the_competitors_that_share_the_evidence_are_named() -> None:
         assert text.splitlines()[-1] == (
             f"against {exp.competitor[row]}: the same evidence, against cluster {exp.competitor[row]} alone."
         )
+
+
+def _shares_by_hand(h: dict[int, float], rule: str, beta: float, sizes: Any, c: int) -> dict[int, float]:
+    """Return the share of the evidence that each competitor has under a rule."""
+    if rule in ("path", "sequential"):
+        a = neon.path_weights(h, beta, {k: sizes[k] / sizes[c] for k in h})
+        shares = {k: a[k] * h[k] for k in h}
+    elif rule == "contrast":
+        shares = {k: float(h[k] == min(h.values())) for k in h}
+    else:
+        weight = 1.0 if rule == "min-take-most" else None  # the joint rule multiplies by h_k
+        shares = {k: np.exp(-beta * (h[k] - min(h.values()))) * (weight or h[k]) for k in h}
+    return {k: share / sum(shares.values()) for k, share in shares.items()}
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_competition_description_and_report_follow_the_rule(rule: str, tmp_path: Path) -> None:
+    X = StandardScaler().fit_transform(load_wine().data)
+    model = KMeans(5, n_init=3, random_state=0).fit(X)
+    exp = wc.explain(model, X, rule=rule)
+    sizes = np.bincount(exp.cluster, minlength=5)
+    for row in range(0, len(X), 23):
+        c = int(exp.cluster[row])
+        s = ((X[row] - model.cluster_centers_) ** 2).sum(axis=1)
+        h = {k: float(s[k] - s[c]) for k in range(5) if k != c}
+        expected = _shares_by_hand(h, rule, exp.beta or 0.0, sizes, c)
+        for k, share in expected.items():
+            assert exp.competition[row, k] == pytest.approx(share * exp.evidence[row], rel=1e-8, abs=1e-12)
+        lines = exp.describe(row).splitlines()
+        shown = [line for line in lines if line.startswith("relevance: ")]
+        found = {int(k): int(p) for k, p in re.findall(r"(\d+) \((\d+)%\)", " ".join(shown))}
+        assert found or rule == "contrast"
+        for k, percent in found.items():
+            assert percent == pytest.approx(100 * expected[k], abs=0.5001)
+    exp.report(tmp_path / "report.html")
+    text = re.sub(r"<[^>]+>", " ", (tmp_path / "report.html").read_text())
+    assert re.search(rf"Explained with\s+the rule {rule}\b", text)
+    assert not any(f"the rule {other}" in text for other in RULES if other != rule)
 
 
 @pytest.mark.parametrize("options", [{"rule": "contrast"}, {"target": 0}])

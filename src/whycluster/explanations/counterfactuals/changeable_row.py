@@ -31,7 +31,12 @@ from whycluster.explanations.counterfactuals.cell_values import (
     moved,
     why_held,
 )
-from whycluster.explanations.counterfactuals.half_spaces import HalfSpaceModel, HalfSpaces, relative_rounding
+from whycluster.explanations.counterfactuals.half_spaces import (
+    HalfSpaceModel,
+    HalfSpaces,
+    Limits,
+    relative_rounding,
+)
 
 FLAT = 1e-12
 """A smaller relative slope is rounding error, so the hyperplane is parallel to the column."""
@@ -125,8 +130,14 @@ class ChangeableRow:
     held: dict[int, str]
     whole: frozenset[int] = frozenset()
     curves: dict[int, Curve] = field(default_factory=dict)
-    sample: Floats = field(default_factory=lambda: np.empty((0, 0)))
-    """(S, D) the inputs of rows of the data, if the boundaries are curved."""
+    all_rows: Table | None = None
+    """The table of all rows."""
+
+    @cached_property
+    def sample(self) -> Floats:
+        """(S, D) the inputs of rows of the data."""
+        assert self.all_rows is not None
+        return self.model.read(self.all_rows.take(evenly_spaced(self.all_rows.n_rows, _SAMPLE)))
 
     @cached_property
     def examples(self) -> dict[int, Floats]:
@@ -170,6 +181,20 @@ class ChangeableRow:
         g = (by_column[columns] / self.weight[columns][:, None]).T
         whole = np.linalg.norm(half_spaces.slopes[:, counts] / self.model.step_scale[counts], axis=1)
         return np.where(np.abs(g) > FLAT * whole[:, None], g, 0.0)
+
+    def moves(self, columns: Codes) -> Floats:
+        """Return how far a step of 1 in each column, in the model's units, moves the inputs, (D, C)."""
+        moves = np.zeros((len(self.x), len(columns)))
+        place = np.full(len(self.cells) + 1, -1)  # the last one is for inputs without a column
+        place[columns] = np.arange(len(columns))
+        at = np.flatnonzero((place[self.model.source] >= 0) & (self.rate != 0.0))
+        column = self.model.source[at]
+        moves[at, place[column]] = self.rate[at] / self.weight[column]
+        return moves
+
+    def limits(self, columns: Codes) -> Limits:
+        """Return the bounds of the steps as half-spaces."""
+        return Limits.between(*self.bounds(columns))
 
     def rounding(self, x: Floats, to: int, certain: bool = False) -> Floats:
         """Return, for each row, how large h must be to exceed rounding errors in the table's dtype, (n,)."""
@@ -420,10 +445,7 @@ def changeable_row(
     movable = np.array([c for c in allowed.tolist() if c not in held], dtype=np.intp)
     fixed = ChangeableRow(model, one, cells, model.read(one)[0], allowed, np.zeros(len(model.source)), held)
     whole = frozenset(c for c in allowed.tolist() if _is_whole(cells[c], bool(seen.whole[c])))
-    sample = np.empty((0, 0))
-    if not model.is_linear:
-        sample = model.read(table.take(evenly_spaced(table.n_rows, _SAMPLE)))
-    fixed = replace(fixed, whole=whole, sample=sample)
+    fixed = replace(fixed, whole=whole, all_rows=table)
     if table.is_plain:
         return replace(fixed, rate=np.isin(model.source, movable).astype(np.float64))
     rate = _rates(fixed, movable, _spread(ranges, cells))

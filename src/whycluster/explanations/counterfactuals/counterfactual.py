@@ -1,10 +1,10 @@
 """Counterfactuals: the smallest change that moves a row to another cluster.
 
-They are available for models that separate their clusters by hyperplanes (see `half_spaces`). Only columns
-that the pipeline merely scales can change together; trial changes determine which columns these are. All
-other columns stay fixed in the joint change and are then changed one at a time. A row exactly on a hyperplane
-has no definite cluster, so each change goes slightly beyond it. Every result is checked with the network
-itself.
+The change is the smallest one for models whose clusters are separated by hyperplanes (see `half_spaces`) and,
+usually, by quadrics (see `quadratic_step`). Only columns that the pipeline merely scales can change together;
+trial changes determine which columns these are. All other columns stay fixed in the joint change and are then
+changed one at a time. A row exactly on a boundary has no definite cluster, so each change goes slightly
+beyond it. Every result is checked with the network itself.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ from whycluster.explanations.counterfactuals.cell_values import (
 from whycluster.explanations.counterfactuals.changeable_row import ChangeableRow, SeenValues, changeable_row
 from whycluster.explanations.counterfactuals.half_spaces import least_steps_along
 from whycluster.explanations.counterfactuals.local_search import local_single_steps
+from whycluster.explanations.counterfactuals.quadratic_step import Pieces, nearest_cluster, single_steps
 from whycluster.explanations.counterfactuals.short_values import (
     as_cell,
     before_and_change,
@@ -53,6 +54,7 @@ from whycluster.explanations.counterfactuals.smallest_change import (
     Change,
     beyond,
     lower_bound,
+    needed_evidence,
     short_change,
     short_single,
     smallest_change,
@@ -86,6 +88,9 @@ class Counterfactual:
     size : (d,) the size of the change of each feature
     distance : the total size, which is the root of the sum of the squared sizes, or infinity if no change is
         enough
+    optimum : what is known of the change in `after`. "global": no smaller change exists, up to the small
+        margin beyond the boundary. "certified": it was found by a local search, and a certificate shows that
+        no smaller change exists. "local": a smaller change may exist. Empty if no change is found.
     lower_bound : a lower bound on the size of any change of the features not held fixed. It is less than
         `distance` if some features take only whole numbers, infinite if no change is enough, and 0 if no
         bound is known.
@@ -108,6 +113,7 @@ class Counterfactual:
     change: Floats
     size: Floats
     distance: float
+    optimum: str
     lower_bound: float
     single: NDArray[Any]
     single_distance: Floats
@@ -222,7 +228,7 @@ class Counterfactual:
     def _claim(self, short: Change, to: str, features: str) -> str:
         """Return a sentence that says whether a change is the smallest one, or else a bound on its size."""
         size = f"{short.distance:.3g}"
-        if not self._subject.model.is_linear:
+        if not self._subject.model.is_linear and not self.lower_bound:
             return (
                 f"This change, of size {size}, was checked and moves it to {to}. It is a local optimum; a "
                 "smaller change may exist:"
@@ -344,6 +350,7 @@ def find(
         change=change,
         size=_sizes(subject, change, joint),
         distance=math.inf if joint is None else joint.distance,
+        optimum="" if joint is None else joint.optimum,
         lower_bound=lower_bound(subject, to, subject.free),
         single=single,
         single_distance=single_distance,
@@ -426,8 +433,12 @@ def _nearest(subject: ChangeableRow, cluster: int) -> int:
     """Return the cluster that the smallest change of free columns leads to if the row is in ``cluster``.
 
     The shortest way out of a cluster crosses its nearest hyperplane, regardless of where the other
-    hyperplanes are.
+    hyperplanes are. If boundaries are curved, the smallest change to each cluster is found.
     """
+    if subject.model.quadratics is not None:
+        pieces = Pieces(subject.model.quadratics, subject.x, subject.moves(subject.free))
+        found = nearest_cluster(pieces, cluster, 0.0)
+        return subject.model.strongest(subject.x)[1] if found is None else found
     if not subject.model.is_linear:
         return subject.model.strongest(subject.x)[1]
     half_spaces, columns = subject.half_spaces(cluster), subject.free
@@ -475,6 +486,9 @@ def _one_by_one(subject: ChangeableRow, to: int, ranges: Floats) -> tuple[NDArra
 
 def _single_steps(subject: ChangeableRow, to: int, columns: Codes, ranges: Floats, number: int) -> Floats:
     """Return the smallest step of each column alone, in the model's units, or NaN if none is enough."""
+    if subject.model.quadratics is not None:
+        pieces = Pieces(subject.model.quadratics, subject.x, subject.moves(columns))
+        return single_steps(pieces, to, needed_evidence(subject, to, number), subject.bounds(columns))
     if not subject.model.is_linear:
         return local_single_steps(subject, to, columns, ranges, MARGINS[number])
     half_spaces = subject.half_spaces(to)

@@ -20,6 +20,7 @@ from scipy.optimize import lsq_linear, nnls
 
 from whycluster.core.arrays import Codes, Floats
 from whycluster.core.energies import Energy
+from whycluster.core.energies.energy import Quadratics
 from whycluster.core.errors import UnsupportedModelError
 from whycluster.data.arrays import evenly_spaced
 from whycluster.data.table import Table
@@ -27,6 +28,7 @@ from whycluster.data.table import Table
 _ROUNDED = 3.0  # the error of a sum of D terms is this times the precision times sqrt(D); chosen by trial
 _SAMPLE = 1000  # rows from which the units of curved models are estimated
 _OPTIMAL = 1e-10  # slopes this small at a solution of least squares are rounding
+_AT_LIMIT = 1e-12  # relative
 _FARTHEST = 1e6  # points beyond this multiple of the farthest hyperplane's distance are out of reach
 
 
@@ -57,9 +59,11 @@ class HalfSpaceModel:
     step_scale : (D,) how much a change of 1 in each input counts. The unit is that of the model's distances
         or, if the model compares mixtures of the inputs, the unit that the inputs were scaled to before
         mixing.
-    is_linear : whether the boundaries are hyperplanes. If not, ``linear`` is the energy itself, half-spaces
-        are tangent to the boundaries, and steps count in standard deviations of the inputs.
+    is_linear : whether the boundaries are hyperplanes. If not, ``linear`` is the energy itself, and
+        half-spaces are tangent to the boundaries. Steps then count in standard deviations of the inputs,
+        unless the energies are squared distances.
     typical_evidence : the median evidence of the rows, the unit of margins if the boundaries are curved
+    quadratics : the energies as minima of quadratic functions, if they are and the boundaries are curved
     """
 
     energy: Energy
@@ -68,18 +72,14 @@ class HalfSpaceModel:
     step_scale: Floats
     is_linear: bool = True
     typical_evidence: float = 0.0
+    quadratics: Quadratics | None = None
 
     @classmethod
     def of(cls, energy: Energy, table: Table, where: str) -> HalfSpaceModel:
         """Return the model of an energy; raise an error if the columns of the table do not determine it."""
         linear = energy.by_input.linearized()
         if linear is None and len(energy.feature_of_input) == energy.n_inputs:
-            curved = cls(energy, energy.by_input, energy.feature_of_input, np.ones(energy.n_inputs), False)
-            x = curved.read(table.take(evenly_spaced(table.n_rows, _SAMPLE)))
-            deviation = x.std(axis=0)
-            scale = np.divide(1.0, deviation, out=np.zeros_like(deviation), where=deviation > 0.0)
-            evidence = np.abs(curved.evidence(x, None))
-            return replace(curved, step_scale=scale, typical_evidence=float(np.median(evidence)))
+            return cls._curved(energy, table)
         if linear is None:
             raise UnsupportedModelError(
                 f"{where}: every input of the model must come from one column; got a "
@@ -88,6 +88,20 @@ class HalfSpaceModel:
                 f"explain k-means of the same rows."
             )
         return cls(energy, linear, energy.feature_of_input, linear.step_scale())
+
+    @classmethod
+    def _curved(cls, energy: Energy, table: Table) -> HalfSpaceModel:
+        """Return a model whose boundaries are not hyperplanes."""
+        known = energy.by_input.quadratics()
+        curved = cls(energy, energy.by_input, energy.feature_of_input, np.ones(energy.n_inputs), False)
+        x = curved.read(table.take(evenly_spaced(table.n_rows, _SAMPLE)))
+        if known is not None and known.is_distance:
+            scale = energy.by_input.step_scale()
+        else:
+            deviation = x.std(axis=0)
+            scale = np.divide(1.0, deviation, out=np.zeros_like(deviation), where=deviation > 0.0)
+        typical = float(np.median(np.abs(curved.evidence(x, None))))
+        return replace(curved, step_scale=scale, typical_evidence=typical, quadratics=known)
 
     def read(self, table: Table) -> Floats:
         """Return the inputs of the model for each row, (n, D)."""
@@ -147,6 +161,28 @@ class HalfSpaceModel:
 
     def _scratch(self, n_rows: int) -> Floats:
         return np.empty((n_rows, self.linear.scratch_width))
+
+
+class Limits(NamedTuple):
+    """Linear constraints sides y >= ends of steps y."""
+
+    sides: Floats  # (L, C)
+    ends: Floats  # (L,)
+
+    @classmethod
+    def between(cls, low: Floats, high: Floats) -> Limits:
+        """Return the finite ones of these bounds, (C,) each."""
+        some, other = np.flatnonzero(np.isfinite(low)), np.flatnonzero(np.isfinite(high))
+        unit = np.eye(len(low))
+        return cls(np.vstack([unit[some], -unit[other]]), np.concatenate([low[some], -high[other]]))
+
+    def added_to(self, g: Floats, need: Floats) -> tuple[Floats, Floats]:
+        """Return the half-spaces g y >= need together with the limits."""
+        return np.vstack([g, self.sides]), np.concatenate([need, self.ends])
+
+    def are_reached(self, y: Floats) -> bool:
+        """Return whether y is at one of the limits."""
+        return bool((self.sides @ y <= self.ends + _AT_LIMIT * np.abs(self.ends)).any())
 
 
 def relative_rounding(n_inputs: int, dtype: np.dtype[Any]) -> float:

@@ -1,4 +1,4 @@
-"""The smallest change for models whose clusters are not separated by hyperplanes, as a local optimum.
+"""The smallest change for models whose boundaries are neither planes nor quadrics, as a local optimum.
 
 The search starts at the row and at rows of the other cluster. If some columns are held fixed, it first has
 to step into the cluster. From a point inside the cluster, it moves straight toward the row until it reaches

@@ -1,13 +1,15 @@
 """The smallest change of several columns that moves a row to another cluster, exact or short enough to print.
 
 The change is found in the model's units. Columns of whole numbers need branch and bound (see `whole_steps`).
-If there are many of them, or if boundaries are curved, they are set one after the other to a whole number on
-either side, and the change of the others is found again. Every result is checked with the network.
+If there are many of them, or if the boundaries are neither planes nor quadrics, they are set one after the
+other to a whole number on either side, and the change of the others is found again. Every result is checked
+with the network.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,8 +17,10 @@ import numpy as np
 from whycluster.core.arrays import Codes, Floats
 from whycluster.explanations.counterfactuals.cell_values import apart, moved
 from whycluster.explanations.counterfactuals.changeable_row import FLAT, ChangeableRow
-from whycluster.explanations.counterfactuals.half_spaces import least_step
+from whycluster.explanations.counterfactuals.half_spaces import Limits, least_step
 from whycluster.explanations.counterfactuals.local_search import local_step
+from whycluster.explanations.counterfactuals.quadratic_step import GLOBAL, LOCAL, Pieces, Step, weakest
+from whycluster.explanations.counterfactuals.quadratic_step import smallest_step as quadratic_step
 from whycluster.explanations.counterfactuals.short_values import as_cell, exactly, rounded_outward
 from whycluster.explanations.counterfactuals.whole_steps import least_whole_step
 
@@ -26,15 +30,17 @@ MARGINS = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2)
 _PRINTED_MARGINS = (0, 2, 3, 4)  # the positions of the margins that are tried for short values
 _TIE = 1e-3  # a row on a hyperplane is moved as if it were this fraction of the centroids' distance away
 _MOST_SETTLED = 24  # whole numbers that are settled one by one; others are rounded together
+_MOST_BRANCHES, _MOST_CURVED_BRANCHES = 600, 100
 _MOST_BRANCHED = 64  # columns up to which branch and bound finds whole numbers
 
 
 class Change(NamedTuple):
-    """New values of some columns, and the size of their change."""
+    """New values of some columns, the size of their change, and how much is known of it."""
 
     columns: list[int]
     values: list[Any]
     distance: float
+    optimum: str = LOCAL
 
 
 def beyond(distance: Any, size: Any, margin: float) -> Any:
@@ -52,7 +58,7 @@ def smallest_change(row: ChangeableRow, to: int, columns: Codes) -> Change | Non
         found = float(row.distances(changed, to)[0])
         if math.isfinite(found):
             cells = changed.cells(0)
-            return Change(change.columns, [cells[column] for column in change.columns], found)
+            return Change(change.columns, [cells[c] for c in change.columns], found, change.optimum)
     return None
 
 
@@ -112,19 +118,26 @@ def _solved(row: ChangeableRow, to: int, columns: Codes, number: int) -> Change 
     whole = [column for column in columns.tolist() if column in row.whole]
     free = np.setdiff1d(columns, whole)
     if not whole:
-        return _with_free(row, to, free, ([], []), number)
-    settled = _branched(row, to, columns, number) or _settled(row, to, columns, number)
-    return None if settled is None else _with_free(row, to, free, settled, number)
+        return _with_free(row, to, free, ([], []), number, GLOBAL)
+    branched = _branched(row, to, columns, number)
+    if branched is not None:
+        return _with_free(row, to, free, branched[0], number, branched[1])
+    settled = _settled(row, to, columns, number)
+    return None if settled is None else _with_free(row, to, free, settled, number, LOCAL)
 
 
 def _with_free(
-    row: ChangeableRow, to: int, free: Codes, settled: tuple[list[int], list[Any]], number: int
+    row: ChangeableRow, to: int, free: Codes, settled: tuple[list[int], list[Any]], number: int, known: str
 ) -> Change | None:
-    """Return the change of settled columns together with the smallest change of the free ones."""
+    """Return the change of settled columns together with the smallest change of the free ones.
+
+    ``known`` is how much is known of the settled columns.
+    """
     base = row.inputs_with(np.array(settled[0], dtype=np.intp), settled[1])
-    step = _step(row, to, free, base, number)
-    if step is None:
+    found = _step(row, to, free, base, number)
+    if found is None:
         return None
+    step = found.y
     moving = np.flatnonzero(np.abs(step) > FLAT * np.linalg.norm(step))
     values = row.values_at(free[moving], step[moving])
     if any(value is None for value in values):
@@ -134,7 +147,8 @@ def _with_free(
         for column, value in zip([*settled[0], *free[moving].tolist()], [*settled[1], *values], strict=True)
         if apart(value, row.cells[column])
     ]
-    return Change([column for column, _ in pairs], [value for _, value in pairs], _size(row, base, step))
+    columns, chosen = [column for column, _ in pairs], [value for _, value in pairs]
+    return Change(columns, chosen, _size(row, base, step), weakest(known, found.optimum))
 
 
 def _size(row: ChangeableRow, base: Floats, step: Floats) -> float:
@@ -142,17 +156,61 @@ def _size(row: ChangeableRow, base: Floats, step: Floats) -> float:
     return float(np.linalg.norm(np.append(step, (base - row.x) * row.model.step_scale)))
 
 
-def _branched(row: ChangeableRow, to: int, columns: Codes, number: int) -> tuple[list[int], list[Any]] | None:
-    """Return the columns of whole numbers and their values in the smallest change, if there are few."""
+def _branched(
+    row: ChangeableRow, to: int, columns: Codes, number: int
+) -> tuple[tuple[list[int], list[Any]], str] | None:
+    """Return the columns of whole numbers with their values in the smallest change, if there are few.
+
+    The second result is how much is known of this change.
+    """
     places = {i: _Whole(row, column) for i, column in enumerate(columns.tolist()) if column in row.whole}
-    if not row.model.is_linear or len(columns) > _MOST_BRANCHED or len(places) > _MOST_SETTLED:
+    if len(columns) > _MOST_BRANCHED or len(places) > _MOST_SETTLED:
         return None
-    constraints = _constraints(row, to, columns, row.x, number)
-    found = None if constraints is None else least_whole_step(*constraints, row.bounds(columns), places)
+    solver = _linear_solver if row.model.is_linear else _quadratic_solver
+    solve = solver(row, to, columns, row.x, number)
+    most = _MOST_BRANCHES if row.model.is_linear else _MOST_CURVED_BRANCHES
+    found = None if solve is None else least_whole_step(solve, row.bounds(columns), places, most)
     if found is None:
         return None
-    values = [moved(places[i].cell, change) for i, change in found.items()]
-    return None if any(value is None for value in values) else ([places[i].column for i in found], values)
+    values = [moved(places[i].cell, change) for i, change in found[0].items()]
+    if any(value is None for value in values):
+        return None
+    return ([places[i].column for i in found[0]], values), found[1]
+
+
+Solver = Callable[[Floats], "Step | None"]
+"""Returns the smallest step between two bounds of the columns, (2, C)."""
+
+
+def _linear_solver(row: ChangeableRow, to: int, columns: Codes, base: Floats, number: int) -> Solver | None:
+    """Return the solver for hyperplanes, or None if no step reaches them."""
+    constraints = _constraints(row, to, columns, base, number)
+    if constraints is None:
+        return None
+
+    def solve(bounds: Floats) -> Step | None:
+        y = least_step(*Limits.between(*bounds).added_to(*constraints))
+        nothing = Step(np.full(len(columns), np.nan), math.inf, GLOBAL)
+        return nothing if y is None else Step(y, float(np.linalg.norm(y)), GLOBAL)
+
+    return solve
+
+
+def _quadratic_solver(
+    row: ChangeableRow, to: int, columns: Codes, base: Floats, number: int
+) -> Solver | None:
+    """Return the solver for quadrics, or None if the boundaries are others."""
+    if row.model.quadratics is None:
+        return None
+    pieces = Pieces(row.model.quadratics, base, row.moves(columns))
+    need = needed_evidence(row, to, number)
+    return lambda bounds: quadratic_step(pieces, to, need, Limits.between(*bounds))
+
+
+def needed_evidence(row: ChangeableRow, to: int, number: int) -> float:
+    """Return the evidence that a change must reach if boundaries are curved, for the margin's position."""
+    rounding = float(row.rounding(row.x[None], to, certain=True)[0])
+    return MARGINS[number] * row.model.typical_evidence + 4.0 ** (number + 1) * rounding
 
 
 class _Whole:
@@ -185,7 +243,7 @@ def _settled(row: ChangeableRow, to: int, columns: Codes, number: int) -> tuple[
 
     Return None if no whole numbers are found that are enough.
     """
-    left, step = columns, _step(row, to, columns, row.x, number)
+    left, step = columns, _step_or_none(row, to, columns, row.x, number)
     done: tuple[list[int], list[Any]] = ([], [])
     while step is not None:
         whole = [i for i, column in enumerate(left.tolist()) if column in row.whole]
@@ -231,7 +289,7 @@ def _best(
     best: tuple[float, Floats | None, list[Any] | None] = (math.inf, None, None)
     for values in options:
         base = row.inputs_with(np.array(done[0] + chosen, dtype=np.intp), done[1] + values)
-        step = _step(row, to, left, base, number, quick=True)
+        step = _step_or_none(row, to, left, base, number, quick=True)
         size = math.inf
         if step is not None:
             size = _size(row, base, step)
@@ -240,19 +298,28 @@ def _best(
     return best[1], best[2]
 
 
-def _step(
+def _step_or_none(
     row: ChangeableRow, to: int, columns: Codes, base: Floats, number: int, quick: bool = False
 ) -> Floats | None:
+    found = _step(row, to, columns, base, number, quick)
+    return None if found is None else found.y
+
+
+def _step(
+    row: ChangeableRow, to: int, columns: Codes, base: Floats, number: int, quick: bool = False
+) -> Step | None:
     """Return the smallest step of the columns, in the model's units, from the inputs ``base``."""
     if not np.isfinite(base).all():
         return None
-    if not row.model.is_linear:
-        return local_step(row, to, columns, base, MARGINS[number], quick)
-    constraints = _constraints(row, to, columns, base, number)
-    if constraints is None:
+    solver = _linear_solver if row.model.is_linear else _quadratic_solver
+    solve, limits = solver(row, to, columns, base, number), row.limits(columns)
+    step = None if solve is None else solve(row.bounds(columns))
+    if step is None and not row.model.is_linear:
+        y = local_step(row, to, columns, base, MARGINS[number], quick)
+        return None if y is None else Step(y, 0.0, LOCAL)
+    if step is None or math.isinf(step.bound):
         return None
-    limits, ends = _limits(row, columns)
-    return least_step(np.vstack([constraints[0], limits]), np.concatenate([constraints[1], ends]))
+    return step._replace(optimum=LOCAL) if limits.are_reached(step.y) else step
 
 
 def _constraints(
@@ -265,8 +332,7 @@ def _constraints(
     half_spaces, rounding = row.half_spaces(to), row.rounding(base[None], to)
     h, g = half_spaces.h + half_spaces.slopes @ (base - row.x), row.slopes(half_spaces, columns)
     sizes = np.linalg.norm(g, axis=1)
-    limits, ends = _limits(row, columns)
-    step = least_step(np.vstack([g, limits]), np.concatenate([-h, ends]))
+    step = least_step(*row.limits(columns).added_to(g, -h))
     if step is None:
         return None
     needed = np.maximum(
@@ -276,28 +342,22 @@ def _constraints(
     return g, needed - h
 
 
-def _limits(row: ChangeableRow, columns: Codes) -> tuple[Floats, Floats]:
-    """Return the bounds of the steps as half-spaces."""
-    low, high = row.bounds(columns)
-    some, other = np.flatnonzero(np.isfinite(low)), np.flatnonzero(np.isfinite(high))
-    limits = np.zeros((len(some) + len(other), len(columns)))
-    limits[np.arange(len(some)), some] = 1.0
-    limits[len(some) + np.arange(len(other)), other] = -1.0
-    return limits, np.concatenate([low[some], -high[other]])
-
-
 def lower_bound(row: ChangeableRow, to: int, columns: Codes) -> float:
     """Return a lower bound on the size of any change of these columns, or 0 if none is known.
 
     The bound is infinite if no change is enough.
     """
-    if not row.model.is_linear:
+    limits = row.limits(columns)
+    if row.model.is_linear:
+        half_spaces = row.half_spaces(to)
+        y = least_step(*limits.added_to(row.slopes(half_spaces, columns), -half_spaces.h))
+        bound = math.inf if y is None else float(np.linalg.norm(y))
+    elif row.model.quadratics is None:
         return 0.0
-    half_spaces = row.half_spaces(to)
-    g = row.slopes(half_spaces, columns)
-    limits, ends = _limits(row, columns)
-    step = least_step(np.vstack([g, limits]), np.concatenate([-half_spaces.h, ends]))
-    if step is None:
-        return 0.0 if len(ends) else math.inf
-    at_limit = (limits @ step <= ends + FLAT * np.abs(ends)).any()
-    return 0.0 if at_limit else float(np.linalg.norm(step))
+    else:
+        pieces = Pieces(row.model.quadratics, row.x, row.moves(columns))
+        step = quadratic_step(pieces, to, 0.0, limits, n_starts=2)
+        y, bound = (None, 0.0) if step is None else (step.y, step.bound)
+    if math.isinf(bound):
+        return 0.0 if len(limits.ends) else math.inf
+    return 0.0 if y is None or limits.are_reached(y) else bound

@@ -1,6 +1,7 @@
 """The smallest step into a cluster if some columns take only whole numbers, by branch and bound.
 
-Without whole numbers, the step is a least-distance problem (see `half_spaces`), whose size is a lower bound.
+Without whole numbers, the smallest step is known (see `half_spaces` and `quadratic_step`), and its size is a
+lower bound.
 Where its solution has a fraction, one branch allows only the whole numbers below it, and another one only
 those above it. Branches that cannot be smaller than the best solution so far are dropped.
 """
@@ -8,15 +9,14 @@ those above it. Branches that cannot be smaller than the best solution so far ar
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 import numpy as np
 
 from whycluster.core.arrays import Floats
-from whycluster.explanations.counterfactuals.half_spaces import least_step
+from whycluster.explanations.counterfactuals.quadratic_step import GLOBAL, LOCAL, Step, weakest
 
-_MOST_BRANCHES = 600
 _ON_GRID = 1e-9  # a step this close to that of a whole number, relative to its unit, is that of the number
 _SHORTER = 1e-6  # solutions that are shorter by a smaller fraction do not count as shorter
 
@@ -32,43 +32,46 @@ class WholeColumn(Protocol):
 
 
 def least_whole_step(
-    g: Floats, need: Floats, bounds: Floats, whole: Mapping[int, WholeColumn]
-) -> dict[int, float] | None:
-    """Return the changes of the whole columns in the shortest step y with g y >= need.
+    solve: Callable[[Floats], Step | None],
+    bounds: Floats,
+    whole: Mapping[int, WholeColumn],
+    most_branches: int,
+) -> tuple[dict[int, float], str] | None:
+    """Return the changes of the whole columns in the shortest step, and how much is known of it.
 
     If there are too many branches to try all of them, a shorter step may exist. Return None if no step is
     found.
 
     Parameters
     ----------
-    g : (J, C); a row of zeros is a hyperplane that no step gets closer to
-    need : (J,)
+    solve : returns the shortest step between two bounds, ignoring that some columns are whole
     bounds : (2, C) the smallest and the largest step of each column
     whole : the columns that take only whole numbers, by position
+    most_branches : the largest number of steps that are solved for
     """
-    best, limit, branches = None, math.inf, [bounds]
-    for _ in range(_MOST_BRANCHES):
+    best, limit, branches, optimum = None, math.inf, [bounds], GLOBAL
+    for _ in range(most_branches):
         if not branches:
             break
         inside = branches.pop()
-        step = least_step(*_with_bounds(g, need, inside))
-        if step is None or np.linalg.norm(step) >= limit * (1.0 - _SHORTER):
+        step = solve(inside)
+        if step is None or math.isinf(step.bound):
+            optimum = LOCAL if step is None else optimum
             continue
-        sides = {i: _sides(column, float(step[i])) for i, column in whole.items()}
+        if step.optimum == LOCAL and step.bound < limit:
+            optimum = LOCAL
+        size = float(np.linalg.norm(step.y))
+        if size >= limit * (1.0 - _SHORTER):
+            continue
+        optimum = weakest(optimum, step.optimum)
+        sides = {i: _sides(column, float(step.y[i])) for i, column in whole.items()}
         split = [i for i, (below, above) in sides.items() if below != above]
         if not split:
             best = {i: below for i, (below, _) in sides.items()}
-            limit = float(np.linalg.norm(step))
+            limit = size
             continue
-        branches += _branches(inside, step, split, sides, whole)
-    return best
-
-
-def _with_bounds(g: Floats, need: Floats, bounds: Floats) -> tuple[Floats, Floats]:
-    """Return the half-spaces together with those of the bounds."""
-    low, high = (np.flatnonzero(np.isfinite(each)) for each in bounds)
-    unit = np.eye(g.shape[1])
-    return np.vstack([g, unit[low], -unit[high]]), np.concatenate([need, bounds[0][low], -bounds[1][high]])
+        branches += _branches(inside, step.y, split, sides, whole)
+    return None if best is None else (best, LOCAL if branches else optimum)
 
 
 def _sides(column: WholeColumn, step: float) -> tuple[float, float]:
