@@ -113,13 +113,13 @@ def test_new_parts_are_refused_because_they_were_not_measured(
 def test_a_saved_network_explains_a_folder_or_a_file_into_a_folder(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    centres = np.array([[0.0, 0, 0], [5, 0, 1], [0, 6, 0]])
-    network = wc.TableNetwork(wc.neuralize(centres).energy, feature_names=list("abc"))
+    centers = np.array([[0.0, 0, 0], [5, 0, 1], [0, 6, 0]])
+    network = wc.TableNetwork(wc.neuralize(centers).energy, feature_names=list("abc"))
     wc.save(network, tmp_path / "model")
     options = ("--model", tmp_path / "model", "--id", "name")
     assert invoke(capsys, "explain", folder, "--out", tmp_path / "all", *options)[0] == 0
     assert invoke(capsys, "explain", folder / "1.parquet", "--out", tmp_path / "one", *options)[0] == 0
-    wc.save(wc.neuralize(centres), tmp_path / "nameless")
+    wc.save(wc.neuralize(centers), tmp_path / "nameless")
     nameless = ("--model", tmp_path / "nameless", "--columns", "a,b,c", "--id", "name")
     assert invoke(capsys, "explain", folder, "--out", tmp_path / "named", *nameless)[0] == 0
     rows = pl.read_parquet(str(folder / "*.parquet"))[["a", "b", "c"]]

@@ -95,6 +95,70 @@ def test_a_folder(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     np.testing.assert_allclose(found["evidence"].to_numpy(), whole.evidence, rtol=1e-9)
 
 
+def test_the_rows_of_a_folder_are_checked(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("pyarrow")
+    model, months, out = ("--model", folder / "segments.why"), folder / "checked", folder / "checked-out"
+    months.mkdir()
+    customers(2).to_csv(months / "feb.csv", index=False)
+    customers(3).assign(city="Paris").to_csv(months / "mar.csv", index=False)
+    cents = customers(4)
+    cents["spend"] *= 1000
+    cents.to_csv(months / "apr.csv", index=False)
+    text = run(capsys, "explain", months, *model, "--out", out, code=2)
+    assert "whycluster: in 'mar.csv', column 'city' holds ['Paris'] in 120 of 120 rows, which the" in text
+    assert "1 of 3 parts could not be explained; the others are done. 'apr.csv': it must have the" in text
+    assert "column 'spend' holds values about " in text
+    assert "Convert them first, or add --no-check." in text
+    assert sorted(path.name for path in out.glob("*.parquet")) == ["feb.csv.parquet", "mar.csv.parquet"]
+    assert main(["verify", str(out)]) == 1
+    run(capsys, "explain", months, *model, "--out", out, "--no-check", "--quiet")
+    assert main(["verify", str(out)]) == 0
+    text = run(capsys, "explain", months, "--out", out, "--no-check", code=2)
+    assert text == (
+        "whycluster: --no-check works only with --model, which names the segmentation to apply.\n"
+    )
+
+
+def test_a_file_with_one_row(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model, one, out = ("--model", folder / "segments.why"), folder / "one.csv", folder / "one.parquet"
+    customers(2).iloc[[5]].to_csv(one, index=False)
+    run(capsys, "explain", one, *model, "--out", out, "--quiet")
+    expected = wc.load(folder / "segments.why").explain(customers(2).iloc[[5]])
+    assert pl.read_parquet(out)["evidence"].to_list() == expected.evidence.tolist()
+    customers(2).iloc[:0].to_csv(one, index=False)
+    text = run(capsys, "explain", one, *model, code=2)
+    assert text == f"whycluster: {one}: must contain at least one row; it contains no rows.\n"
+
+
+def test_quotes_keywords_and_delimiters_in_names(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Also in categories; none of them is taken for code, markup or a delimiter."""
+    names = {"age": "select", "spend": 'spend "EUR"', "city": "city; drop table x"}
+    hostile = {"Bern": "it's", "Oslo": '<i>"x"</i>', "Rome": "a;b,c"}
+    for month, seed in (("before", 0), ("after", 1)):
+        frame = customers(seed).replace({"city": hostile}).rename(columns=names)
+        frame.to_csv(folder / f"{month}.csv", index=False)
+    before, after, out = (folder / name for name in ("before.csv", "after.csv", "hostile.why"))
+    run(capsys, "fit", before, "--k", 3, "--out", out)
+    shown = run(capsys, "show", out)
+    assert all(name in shown for name in (*names.values(), *hostile.values()))
+    page = folder / "hostile.html"
+    run(capsys, "changes", before, after, "--model", out, "--id", "CustomerID", "--report", page)
+    assert "<i>" not in page.read_text()
+
+
+def test_rules(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = ("--model", folder / "segments.why")
+    facts = json.loads(run(capsys, "rules", folder / "feb.csv", *model, "--json"))
+    frame = pl.read_csv(folder / "feb.csv", try_parse_dates=True)
+    expected = wc.load(folder / "segments.why").explain(frame).rules()
+    for cluster, rules in zip(facts["clusters"], expected, strict=True):
+        assert cluster["cluster"] == rules.cluster
+        assert (cluster["coverage"], cluster["precision"]) == (rules.coverage, rules.precision)
+        found = [rule["conditions"] for rule in cluster["rules"]]
+        assert found == [[condition.text for condition in rule.conditions] for rule in rules.rules]
+    assert "the segmentation in" in run(capsys, "rules", folder / "feb.csv", *model)
+
+
 def test_bad_input(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model = ("--model", folder / "segments.why")
     cents = customers(2)
@@ -103,6 +167,8 @@ def test_bad_input(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = run(capsys, "explain", folder / "cents.csv", *model, code=2)
     assert "cents.csv: new must have the columns and units of the rows that the segmentation was made" in text
     assert "column 'spend' holds values about " in text
+    assert text.endswith("Convert them first, or add --no-check.\n")
+    run(capsys, "explain", folder / "cents.csv", *model, "--no-check")
     customers(2).rename(columns={"age": "Age"}).to_csv(folder / "renamed.csv", index=False)
     assert "missing: ['age']" in run(capsys, "explain", folder / "renamed.csv", *model, code=2)
     text = run(capsys, "explain", folder / "feb.csv", *model, "--k", 3, code=2)

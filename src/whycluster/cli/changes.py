@@ -58,7 +58,7 @@ def changes(
 
 def _read(file: TableFile) -> pl.DataFrame:
     with Progress(f"reading {display.printable(file.path.name)}", None):
-        frame = read(file)
+        frame = read(file, 1)
     return frame.with_columns(with_dates(frame).get_columns())
 
 

@@ -60,6 +60,7 @@ class CommandOptions:
     names : the file that maps clusters to names, or None
     seed : the random seed
     model : the file of a segmentation to apply, or None
+    check : whether to compare the rows with those that the segmentation was made on
     id_option : the option that sets ``id``, for messages
     """
 
@@ -72,6 +73,7 @@ class CommandOptions:
     names: Path | None = None
     seed: int = 0
     model: Path | None = None
+    check: bool = True
     id_option: str = "--id"
 
     @classmethod
@@ -85,9 +87,8 @@ class CommandOptions:
         id_column = given.get("id_column")
         file = table_file(given["file"], given, id_column)
         rest = {name: given[name] for name in ("k", "labels", "columns", "ignore", "seed")}
-        rest.update(names=given.get("names"), model=given.get("model"))
-        if rest["model"] is not None:
-            _refuse_new_clusters(given)
+        rest.update(names=given.get("names"), model=given.get("model"), check=given.get("check", True))
+        check_model_options(given)
         return cls(file, id=id_column, id_option=id_option, **rest)
 
 
@@ -230,18 +231,18 @@ def cluster(options: CommandOptions) -> ClusteredTable:
     """Read the file and cluster its rows."""
     segmentation = None if options.model is None else load_segmentation(options.model)
     with Progress(f"reading {display.printable(options.file.path.name)}", None):
-        frame = read(options.file)
+        frame = read(options.file, 2 if segmentation is None else 1)
     if segmentation is not None:
         return apply_segmentation(segmentation, frame, options)
     return cluster_frame(frame, options)
 
 
-def load_segmentation(path: Path) -> Segmentation:
-    """Return the segmentation in a file."""
+def load_segmentation(path: Path, name: str = "--model") -> Segmentation:
+    """Return the segmentation in a file; ``name`` is the argument of the command, for messages."""
     found = load(path)
     if not isinstance(found, Segmentation):
         raise InvalidInputError(
-            f"--model must be a segmentation, written by whycluster fit or wc.save; {path} contains a "
+            f"{name} must be a segmentation, written by whycluster fit or wc.save; {path} contains a "
             f"{type(found).__name__}."
         )
     return found
@@ -254,13 +255,12 @@ def apply_segmentation(seg: Segmentation, frame: pl.DataFrame, options: CommandO
     frame = frame.with_columns(with_dates(frame).get_columns())
     if options.names is not None:
         seg = seg.rename(read_names(options.names, seg.labels.tolist()))
-    with warnings.catch_warnings(record=True) as caught:
+    with warnings.catch_warnings(record=True) as caught, spelled_as({"pass check=False": "add --no-check"}):
         warnings.simplefilter("always", PopulationWarning)
         try:
-            seg.open(frame, "explain")
+            seg.open(frame, "explain", check=options.check)
         except InvalidInputError as error:
-            message = str(error).removeprefix("explain: ").removesuffix(", or pass check=False.")
-            raise InvalidInputError(f"{options.file.path}: {message.rstrip('.')}.") from error
+            raise InvalidInputError(f"{options.file.path}: {str(error).removeprefix('explain: ')}") from error
     rows = frame[[str(name) for name in seg.feature_names]]
     left_out = {name: "not used" for name in frame.columns if name not in rows.columns and name != options.id}
     left_out |= {name: reason for name, reason in (seg.left_out or {}).items() if name in left_out}
@@ -271,8 +271,14 @@ def apply_segmentation(seg: Segmentation, frame: pl.DataFrame, options: CommandO
     return ClusteredTable(rows, ids, seg.network, None, description, left_out, notes, id_problem, seg)
 
 
-def _refuse_new_clusters(given: Mapping[str, Any]) -> None:
-    """Raise an error for options that create clusters."""
+def check_model_options(given: Mapping[str, Any]) -> None:
+    """Raise an error for --model with options that create clusters, and for --no-check without --model."""
+    if given.get("model") is None:
+        if not given.get("check", True):
+            raise InvalidInputError(
+                "--no-check works only with --model, which names the segmentation to apply."
+            )
+        return
     for name in ("k", "labels", "columns", "ignore"):
         if given.get(name):
             raise InvalidInputError(

@@ -74,11 +74,18 @@ _table_options = _combine(
         help="CSV or JSON file with a name for each cluster (not for results in a folder).",
     ),
 )
-_model = click.option(
-    "--model",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Apply this segmentation, written by fit or wc.save, instead of creating clusters.",
+_model = _combine(
+    click.option(
+        "--model",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="Apply this segmentation, written by fit or wc.save, instead of creating clusters.",
+    ),
+    click.option(
+        "--check/--no-check",
+        default=True,
+        help="Compare the columns and units of the rows with those of the segmentation.",
+    ),
 )
 _reading_options = _combine(
     click.option(
@@ -306,6 +313,7 @@ def compare(**options: Any) -> None:
 
 @whycluster.command()
 @_table_options
+@_model
 @_id_column
 @click.option(
     "--conditions",

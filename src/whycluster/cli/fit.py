@@ -41,10 +41,9 @@ def fit(*, out: Path, force: bool, quiet: bool, as_json: bool, **given: Any) -> 
 def show(file: Path, as_json: bool) -> None:
     """Describe the segmentation in a file."""
     try:
-        seg = load_segmentation(file)
+        seg = load_segmentation(file, "FILE")
     except InvalidInputError as error:
-        message = str(error).removeprefix("load: ").replace("--model must be", "FILE must be", 1)
-        raise InvalidInputError(message) from error
+        raise InvalidInputError(str(error).removeprefix("load: ")) from error
     print_result(to_json(_facts(seg)) if as_json else _as_text(seg))
 
 

@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from threadpoolctl import threadpool_limits
 
-from whycluster.cli.clustering import CommandOptions, cluster_frame, read_query
+from whycluster.cli.clustering import CommandOptions, check_model_options, cluster_frame, read_query
 from whycluster.cli.formatting import cluster_facts, print_notes, to_json
 from whycluster.cli.output import LEGEND, print_message, print_result
 from whycluster.cli.writing import WRITERS
-from whycluster.core.attribution import Population
-from whycluster.core.errors import FilesWarning, InvalidInputError, WhyClusterError
+from whycluster.core.errors import FilesWarning, InvalidInputError, PopulationWarning, WhyClusterError
 from whycluster.data import display
 from whycluster.data.settings import spelled_as
 from whycluster.engines.files.engine import check_out, explain_dataset
@@ -25,6 +24,8 @@ from whycluster.engines.files.parts import PARQUET, FilePart, find_parts, is_pat
 from whycluster.engines.files.plan import WHERE
 from whycluster.engines.files.results import DatasetExplanation
 from whycluster.models.network import Network
+from whycluster.segments.segmentation import Segmentation
+from whycluster.segments.storage.saving import load
 
 if TYPE_CHECKING:
     from whycluster.cli.sampling import RowSample
@@ -38,6 +39,7 @@ _SPELLINGS = {  # the options that correspond to arguments of `explain_dataset`
     'invalid="skip"': "--invalid skip",
     "beta=...": "--beta",
     "background=...": "",  # there is no such option
+    "pass check=False": "add --no-check",
 }
 _SINGLE_TABLE_DEFAULTS = {
     **dict.fromkeys(("delimiter", "sheet", "labels", "report")),
@@ -58,6 +60,7 @@ def explain_folder(
     *,
     out: Path | None,
     model: Path | None,
+    check: bool,
     invalid: str,
     durable: bool,
     top: int,
@@ -73,6 +76,8 @@ def explain_folder(
     )
     if model is not None:
         _refuse(given, _NEW_CLUSTERS_DEFAULTS, "applies to new clusters, but --model provides its own")
+    elif not check:
+        check_model_options({"model": None, "check": False})
     data, out = str(given["file"]), _check_out(out, given["file"])
     with _messages_for_users():
         parts, notes = _find_parts(data, out)
@@ -90,21 +95,21 @@ def explain_folder(
             )
         if clusters.sample is not None:
             clusters.sample.save(out, overwrite=force, durable=durable)
-        if clusters.population is not None:
-            query["background"] = clusters.population
-        result = explain_dataset(
-            clusters.network,
-            data,
-            out,
-            columns=clusters.columns,
-            id_columns=clusters.ids,
-            output=output,
-            overwrite=force,
-            invalid=invalid,
-            durable=durable,
-            safe_cells=safe_cells,
-            **query,
-        )
+        with _noting(quiet):
+            result = explain_dataset(
+                clusters.network if clusters.segmentation is None else clusters.segmentation,
+                data,
+                out,
+                columns=clusters.columns,
+                id_columns=clusters.ids,
+                output=output,
+                overwrite=force,
+                invalid=invalid,
+                durable=durable,
+                safe_cells=safe_cells,
+                check=check,
+                **query,
+            )
     print_result((_as_json if as_json else _as_text)(result, clusters, top))
 
 
@@ -121,7 +126,7 @@ class _FolderClusters:
     left_out : for each column that is not used, the reason
     notes : further notes for the user
     sample : the rows that were clustered, or None if the network was loaded
-    population : the rows that a loaded segmentation was made on, or None
+    segmentation : the segmentation that was loaded, or None
     """
 
     network: Network
@@ -131,7 +136,7 @@ class _FolderClusters:
     left_out: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     sample: RowSample | None = None
-    population: Population | None = None
+    segmentation: Segmentation | None = None
 
     def describe(self, n_rows: int) -> str:
         """Describe how the clusters were obtained; if not all rows were used, say how many were."""
@@ -140,15 +145,12 @@ class _FolderClusters:
 
 
 def _load_clusters(path: Path, given: dict[str, Any]) -> _FolderClusters:
-    from whycluster.segments.segmentation import Segmentation
-    from whycluster.segments.storage.saving import load
-
     network = load(path)
     ids = [] if given["id_column"] is None else [given["id_column"]]
     if isinstance(network, Segmentation):
         names = [str(name) for name in network.feature_names]
         made = f"the segmentation in {path}, made on {display.count(network.population.n_rows, 'row')}"
-        return _FolderClusters(network.network, names, ids, made, population=network.population.measured)
+        return _FolderClusters(network.network, names, ids, made, segmentation=network)
     if not isinstance(network, Network):
         raise InvalidInputError(f"--model must be a network written by wc.save; {path} is an explanation.")
     columns = [name.strip() for text in given["columns"] for name in text.split(",")]
@@ -220,6 +222,19 @@ def _messages_for_users() -> Iterator[None]:
     except BaseException:
         print_message("finished files are kept; run the same command again to resume")
         raise
+
+
+@contextmanager
+def _noting(quiet: bool) -> Iterator[None]:
+    """Print warnings of rows that differ from those of the segmentation as notes."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("ignore", FilesWarning)  # already printed as a note
+        warnings.simplefilter("always", PopulationWarning)
+        try:
+            yield
+        finally:
+            if not quiet:
+                print_notes({}, [], [str(each.message).removeprefix(f"{WHERE}: ") for each in caught])
 
 
 def _refuse(given: dict[str, Any], defaults: dict[str, Any], reason: str) -> None:

@@ -115,8 +115,8 @@ class TableFile:
         return bytes(contents)
 
 
-def read(file: TableFile) -> pl.DataFrame:
-    """Read a table with at least two rows and one column."""
+def read(file: TableFile, least_rows: int = 2) -> pl.DataFrame:
+    """Read a table with at least two rows, or another number, and one column."""
     try:
         _check_file(file)
         frame = _READERS[file.suffix](file)
@@ -126,7 +126,7 @@ def read(file: TableFile) -> pl.DataFrame:
         file.fail("is damaged: its compressed data end too early.")
     except OSError as error:
         file.fail(f"cannot be read: {error.strerror or error}.")
-    _check_shape(file, frame)
+    _check_shape(file, frame, least_rows)
     large = [name for name, dtype in frame.schema.items() if str(dtype) in ("Int128", "UInt128")]
     # Numbers with this many digits are identifiers.
     return with_dates(frame.with_columns(frame[name].cast(pl.String) for name in large))
@@ -164,10 +164,11 @@ def with_dates(frame: pl.DataFrame) -> pl.DataFrame:
     return frame
 
 
-def _check_shape(file: TableFile, frame: pl.DataFrame) -> None:
-    if frame.height < 2:
+def _check_shape(file: TableFile, frame: pl.DataFrame, least_rows: int) -> None:
+    if frame.height < least_rows:
         n_rows = "one row" if frame.height else "no rows"
-        file.fail(f"must contain at least two rows to be clustered; it contains {n_rows}.")
+        least = "two rows to be clustered" if least_rows > 1 else "one row"
+        file.fail(f"must contain at least {least}; it contains {n_rows}.")
     if frame.width == 0:
         file.fail("must contain at least one column; it contains none.")
     _check_names(file, frame.columns)
@@ -409,6 +410,7 @@ def _header(file: TableFile, start: str) -> list[str]:
     if not names:
         file.fail("must begin with a line of column names; its first line is empty.")
     others = [d for d in _DELIMITERS if d != file.separator and any(d in name for name in names)]
+    others = [d for d in others if start.split("\n", 1)[0].count(d) >= len(names) - 1]  # else, part of a name
     if others and (len(names) == 1 or others[0] in ";\t"):
         spelled = "'\\t'" if others[0] == "\t" else repr(others[0])
         file.fail(

@@ -183,8 +183,12 @@ class ExplainRequest:
         ``first_row`` is the number of the first row of the part, for messages.
         """
         energy = self.network.energy
-        found, _ = self._apply(part, partial(attribution.population, energy), first_row)
+        found = self.apply(part, partial(attribution.population, energy), first_row)
         return Population.none(energy) if found is None else found
+
+    def apply(self, part: Any, work: Callable[[Table], Result], first_row: int = 0) -> Result | None:
+        """Apply ``work`` to the valid rows of a part; return None if there are no such rows."""
+        return self._apply(part, work, first_row)[0]
 
     def population_from_json(self, stored: Any) -> Population | None:
         """Return the population that `population_to_json` wrote for this model, or None if it is damaged."""
@@ -214,16 +218,8 @@ class ExplainRequest:
         found = Attribution(
             result.relevance, result.cluster, result.competitor, result.evidence, coded.beta, coded.prior
         )
-        network = self.network
-        return Explanation.of(
-            found,
-            self.coded,
-            network.energy,
-            result.table,
-            network.labels,
-            network.fidelity,
-            relevance=found.relevance,
-        )
+        claims = self.network.claims(found, self.coded, result.table)
+        return Explanation(relevance=found.relevance, **claims)
 
     def _explain(self, table: Table) -> PartResult:
         if not self.network.explains_columns:

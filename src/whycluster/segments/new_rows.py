@@ -29,8 +29,10 @@ from whycluster.segments.population import (
     sizes_of,
 )
 
+MOST_ROWS = 10_000
+"""The number of evenly spaced rows of a longer table that are compared."""
+
 _ENOUGH = 20  # values from which quartiles are compared; fewer values are compared with all known ones
-_MOST_ROWS = 10_000  # of a longer table, evenly spaced rows are compared
 _WARNS, _REFUSES = 10.0, 50.0  # factors between the sizes of new and known values
 _BEYOND = 0.5  # of the known range: how far outside most new values must be for a warning
 _LONG = 3650.0  # days that dates may be outside, at least
@@ -57,6 +59,27 @@ class Deviation(NamedTuple):
     is_off_scale: bool = False
 
 
+class Verdict(NamedTuple):
+    """What the differences between new rows and known rows mean.
+
+    Attributes
+    ----------
+    text : the differences, or an empty string
+    is_refused : whether the rows are refused
+    """
+
+    text: str
+    is_refused: bool
+
+    @property
+    def refusal(self) -> str:
+        """What must hold, what was found, and what to do, as a sentence without its subject."""
+        return (
+            "must have the columns and units of the rows that the segmentation was made on; "
+            f"{self.text}. Convert them first, or {setting('pass check=False')}."
+        )
+
+
 def check_rows(known: KnownPopulation, table: Table, where: str) -> None:
     """Raise an error if new rows cannot be those of the segmentation; warn if they differ from its rows.
 
@@ -66,9 +89,17 @@ def check_rows(known: KnownPopulation, table: Table, where: str) -> None:
     table : the new rows, as the network opened them; messages contain its name
     where : the function that was called, for messages
     """
+    verdict = judge(known, table)
+    if verdict.is_refused:
+        raise InvalidInputError(f"{where}: {table.name} {verdict.refusal}")
+    if verdict.text:
+        which = "" if table.name == "new" else f"in {table.name}, "
+        warnings.warn(f"{where}: {which}{verdict.text}.", PopulationWarning, stacklevel=level_of_the_caller())
+
+
+def judge(known: KnownPopulation, table: Table) -> Verdict:
+    """Compare new rows with known rows, and decide whether they are refused."""
     found = list(deviations(known, table))
-    if not found:
-        return
     numeric = [column for column in known.columns if column.is_used and column.kind in _NUMERIC]
     off_scale = [each for each in found if each.is_off_scale]
     grave = [each for each in found if each.is_grave]
@@ -77,21 +108,15 @@ def check_rows(known: KnownPopulation, table: Table, where: str) -> None:
     listed = "; ".join(each.text for each in (grave or found)[:_SHOWN])
     count = len(grave or found)
     more = f"; and {display.count(count - _SHOWN, 'more column')}" if count > _SHOWN else ""
-    if grave:
-        raise InvalidInputError(
-            f"{where}: {table.name} must have the columns and units of the rows that the segmentation was "
-            f"made on; {listed}{more}. Convert them first, or {setting('pass check=False')}."
-        )
-    which = "" if table.name == "new" else f"in {table.name}, "
-    warnings.warn(f"{where}: {which}{listed}{more}.", PopulationWarning, stacklevel=level_of_the_caller())
+    return Verdict(f"{listed}{more}", bool(grave))
 
 
 def deviations(known: KnownPopulation, table: Table) -> Iterator[Deviation]:
     """Iterate over the differences between new rows and known rows, at most one per column."""
     raw = raw_columns(table)
     kinds = column_kinds(raw)
-    if raw.n_rows > _MOST_ROWS:
-        raw = raw.take(evenly_spaced(raw.n_rows, _MOST_ROWS))
+    if raw.n_rows > MOST_ROWS:
+        raw = raw.take(evenly_spaced(raw.n_rows, MOST_ROWS))
     values = raw.to_array()
     for i, column in enumerate(known.columns):
         if not column.is_used:

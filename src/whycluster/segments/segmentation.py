@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from whycluster.clustering.labels import fit_surrogate
 from whycluster.core.errors import FewRowsWarning, FidelityWarning, InvalidInputError, UnsupportedModelError
-from whycluster.core.tiles import assign_each
 from whycluster.data.column_checks import classify_columns
 from whycluster.data.frame_table import as_frame, name_differences
 from whycluster.data.labels import renamed
@@ -24,6 +23,7 @@ from whycluster.explanations.quality.clustering_quality import Quality, quality
 from whycluster.models.adapters.incomplete import OnlyLabels
 from whycluster.models.adapters.registry import find_network
 from whycluster.models.network import Network, QueryOptions
+from whycluster.models.tiles import assign_each
 from whycluster.pipelines.network import PipelineNetwork
 from whycluster.pipelines.tabular import cluster_columns, warn_of_columns
 from whycluster.segments.new_rows import check_rows
@@ -119,7 +119,7 @@ class Segmentation:
         """
         network = _network_of(model, X)
         network = network if names is None else network.rename(names)
-        table = network.open(X, "Segmentation")
+        table = network.open_usual(X, "Segmentation")
         found = KnownPopulation.of(network, table)
         made = cls(network, found, network.model)
         if not measure_quality:
@@ -271,6 +271,9 @@ def _network_of(model: Any, X: Any) -> Network:
     if not found.explains_columns or found.is_deep:
         raise UnsupportedModelError(
             "Segmentation: the model must take rows of a table; documents and the inputs of encoders have no "
-            "columns to check. Explain them with wc.explain(model, X)."
+            "columns to check, and an encoder is code, which a file cannot contain. Make the segmentation of "
+            "the model of features instead: wc.Segmentation.of(head, features). For a pipeline of documents, "
+            "these are pipeline[1:] and pipeline[:1].transform(X), and documents are explained with "
+            "wc.explain(segmentation.network, X, encoder=pipeline[0])."
         )
     return found

@@ -10,6 +10,7 @@ In reading order:
 - `fingerprint`: hashes the model, to check whether two runs use the same model
 - `batches`: reads a part in batches that fit in memory
 - `stages`: reads, explains and writes at the same time, on separate threads
+- `new_rows`: compares the rows of each part with those of a segmentation
 - `pool`: works on several parts at a time
 - `results`: the files that a run writes, and `DatasetExplanation`
 - `verification`: `verify_dataset`, which checks a folder of results

@@ -23,7 +23,7 @@ import numpy as np
 
 from whycluster.core.attribution import Population
 from whycluster.core.blocks import InOrder, single_threaded
-from whycluster.core.errors import FilesWarning, InvalidInputError
+from whycluster.core.errors import FilesWarning, InvalidInputError, PopulationWarning, level_of_the_caller
 from whycluster.data.arrays import is_real
 from whycluster.data.display import count, cut
 from whycluster.data.files import as_path
@@ -33,6 +33,7 @@ from whycluster.engines.aggregates import Aggregate, ReservoirSample
 from whycluster.engines.engine import Engine
 from whycluster.engines.files.batches import MOST_ROWS, BatchReader
 from whycluster.engines.files.fingerprint import fingerprint
+from whycluster.engines.files.new_rows import PartComparison, SpacedRows
 from whycluster.engines.files.parts import FilePart, PartError, find_parts, would_read
 from whycluster.engines.files.plan import (
     WHERE,
@@ -51,6 +52,7 @@ from whycluster.engines.request import FIDELITY_EXPRESSION, ExplainRequest, popu
 from whycluster.engines.results import PartResult
 from whycluster.explanations.wording.formatting import join_words
 from whycluster.models.network import Query, QueryOptions
+from whycluster.segments.segmentation import Segmentation
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -77,6 +79,7 @@ def explain_dataset(
     overwrite: bool = False,
     durable: bool = True,
     safe_cells: bool = False,
+    check: bool = True,
     **query: Unpack[QueryOptions],
 ) -> DatasetExplanation:
     """Explain a table of any size that is stored in files, and write the results to files.
@@ -88,8 +91,9 @@ def explain_dataset(
 
     Parameters
     ----------
-    model : as in `explain`, except that labels are not accepted; fit a `Surrogate` to some rows instead
-    data : a file, a folder, a pattern such as "in/*.parquet", a list of these, or a pyarrow Dataset
+    model : as in `explain`, or a `Segmentation`, whose beta and sizes of the clusters are used. Labels are
+        not accepted; fit a `Surrogate` to some rows instead
+    data : a file, a folder, a pattern such as ``"in/*.parquet"``, a list of these, or a pyarrow Dataset
     out : the folder for the results: a new folder, or the folder of an earlier run
     columns : the columns that the model takes, in the model's order. By default, the columns that the model
         was fitted on or, if it was fitted without column names, all numeric columns except ``id_columns``
@@ -110,6 +114,9 @@ def explain_dataset(
         power fails. Without this option, a resumed run recognizes damaged results and writes them again
     safe_cells : in the summary file ``_summary.csv``, put ' before text that a spreadsheet would run as a
         formula
+    check : whether to compare the rows of each part with those that a segmentation was made on. Parts with
+        columns of another type, or values on another scale, are not explained. Other large differences issue
+        a `PopulationWarning`, and so do rows far outside the clusters of a model without a segmentation
     target, against, beta, rule, threshold, background : the query; see `whycluster.Query`. ``target`` and
         ``against`` are one cluster for all rows. A first pass over the files measures beta and the cluster
         sizes. A background makes that pass unnecessary. So does a number for beta with the rules
@@ -126,6 +133,11 @@ def explain_dataset(
         If an argument is invalid, or if a part cannot be read or has the wrong columns. If parts fail, all
         other parts are finished before the error is raised.
     """
+    known = None
+    if isinstance(model, Segmentation):
+        known, columns = model.population, _columns_of(model) if columns is None else columns
+        model = model.network
+        query.setdefault("background", known.measured)
     asked = Query(**query)
     request = ExplainRequest.of(
         model,
@@ -137,43 +149,66 @@ def explain_dataset(
         fidelity_expression=FIDELITY_EXPRESSION,
     )
     _check_options(top, output, batch_rows, workers)
-    if output != "rows" and not (asked.target is None and asked.against is None):
-        raise InvalidInputError(
-            f"{WHERE}: for a summary, rows must be explained for their own clusters, against all others. "
-            'Leave out target and against, or pass output="rows".'
-        )
+    _check_summary(output, asked)
     folder = as_path(out, WHERE, setting("out"), "a folder").expanduser()
     parts = find_parts(data, WHERE)
     check_out(folder, data, parts)
     model_columns = ModelColumns.of(request.network)
     request = replace(request, network=model_columns.network)
     plan = make_plan(model_columns, parts, columns, id_columns)
-    if output == "summary" and (plan.ids or top is not None):
-        raise InvalidInputError(
-            f'{WHERE}: id_columns and top apply only to rows; output="summary" writes no rows. Leave them '
-            'out, or pass output="both".'
-        )
+    _check_writes_rows(output, plan, top)
     if asked.background is not None:
         request = request.measure_background(asked.background, plan.columns)
     state = RunState(folder, WHERE, durable)
-    facts = {
+    top = None if top is None else int(top)
+    facts = _facts(model, request, plan, metric, top, output)
+    # Each part is explained on one thread, since several parts are explained in parallel.
+    with single_threaded(), state.opened(), _explaining_write_errors(folder):
+        state.begin(facts, plan.settings, overwrite)
+        plan = plan.with_settings(state.settings)
+        output_options: dict[str, Any] = {"top": top, "output": output, "safe_cells": safe_cells}
+        engine = FilesEngine.of(
+            request, plan, state, model_columns, batch_rows=batch_rows, workers=workers, **output_options
+        )
+        if check:
+            engine = replace(engine, comparison=PartComparison.of(known, request))
+        return engine.run(plan.parts)
+
+
+def _columns_of(seg: Segmentation) -> list[str]:
+    """Return the columns that a segmentation takes."""
+    return [str(name) for name in seg.feature_names]
+
+
+def _facts(
+    model: Any, request: ExplainRequest, plan: RunPlan, metric: str | None, top: int | None, output: str
+) -> dict[str, Any]:
+    """Return what a run has in common with the run that it resumes."""
+    return {
         "model": fingerprint(model, request.network, WHERE),
         **_options_to_json(request),
         "metric": metric,
         "columns": plan.columns,
         "id_columns": plan.ids,
-        "top": None if top is None else int(top),
+        "top": top,
         "output": output,
     }
-    # Each part is explained on one thread, since several parts are explained in parallel.
-    with single_threaded(), state.opened(), _explaining_write_errors(folder):
-        state.begin(facts, plan.settings, overwrite)
-        plan = plan.with_settings(state.settings)
-        output_options = {"top": facts["top"], "output": output, "safe_cells": safe_cells}
-        engine = FilesEngine.of(
-            request, plan, state, model_columns, batch_rows=batch_rows, workers=workers, **output_options
+
+
+def _check_summary(output: str, asked: Query) -> None:
+    if output != "rows" and not (asked.target is None and asked.against is None):
+        raise InvalidInputError(
+            f"{WHERE}: for a summary, rows must be explained for their own clusters, against all others. "
+            'Leave out target and against, or pass output="rows".'
         )
-        return engine.run(plan.parts)
+
+
+def _check_writes_rows(output: str, plan: RunPlan, top: int | None) -> None:
+    if output == "summary" and (plan.ids or top is not None):
+        raise InvalidInputError(
+            f'{WHERE}: id_columns and top apply only to rows; output="summary" writes no rows. Leave them '
+            'out, or pass output="both".'
+        )
 
 
 def _check_options(top: Any, output: Any, batch_rows: Any, workers: Any) -> None:
@@ -251,6 +286,7 @@ class FilesEngine(Engine[list[FilePart], FilePart, None, DatasetExplanation]):
     pool : the threads
     reader : reads the batches of parts
     reservoir : the priorities of the rows sampled for the summary, over all parts
+    comparison : compares parts with the rows of a segmentation, or with the clusters; None for no checks
     """
 
     request: ExplainRequest
@@ -259,6 +295,7 @@ class FilesEngine(Engine[list[FilePart], FilePart, None, DatasetExplanation]):
     pool: PartPool
     reader: BatchReader
     reservoir: ReservoirSample
+    comparison: PartComparison | None = None
 
     @classmethod
     def of(
@@ -395,8 +432,11 @@ class FilesEngine(Engine[list[FilePart], FilePart, None, DatasetExplanation]):
         to_do = [part for part in parts if part.name not in done]
         names = [name for part in parts for name in self.results.files_of(part)]
         self.results.state.expect([SUMMARY, *names], len(to_do))
-        with self.results.state.committing():
-            self.pool.each("explaining", to_do, engine.explain)
+        try:
+            with self.results.state.committing():
+                self.pool.each("explaining", to_do, engine.explain)
+        finally:
+            self._warn_of_differences()  # even if the run is interrupted: finished parts are not read again
         return self._finish(beta, len(parts) - len(to_do))
 
     def explain(self, part: FilePart) -> None:
@@ -419,10 +459,15 @@ class FilesEngine(Engine[list[FilePart], FilePart, None, DatasetExplanation]):
     def _explained(self, part: FilePart) -> Generator[tuple[Any, PartResult]]:
         """Yield the batches of a part and their explanations."""
         columns, ids = self.plan.columns, self.plan.ids_of(part)
-        wanted = [*ids, *(name for name in columns if name not in ids)]
+        wanted, rows = [*ids, *(name for name in columns if name not in ids)], SpacedRows()
         with closing(self._batches(part, wanted)) as batches:
             for first_row, batch in batches:
-                yield batch, _named(part, self.request.explain, batch.select(columns), first_row)
+                explained = batch.select(columns)
+                if self.comparison is not None:
+                    rows.add(explained)
+                yield batch, _named(part, self.request.explain, explained, first_row)
+        if self.comparison is not None:
+            self.comparison.check(part, rows)  # an error here discards the results of the part
 
     def _counted(
         self, part: FilePart, explained: Iterator[tuple[Any, PartResult]], total: Aggregate
@@ -490,6 +535,11 @@ class FilesEngine(Engine[list[FilePart], FilePart, None, DatasetExplanation]):
             FilesWarning,
             stacklevel=5,
         )
+
+    def _warn_of_differences(self) -> None:
+        text = "" if self.comparison is None else self.comparison.warning
+        if text:
+            warnings.warn(f"{WHERE}: {text}.", PopulationWarning, stacklevel=level_of_the_caller())
 
     def _finish(self, beta: float | None, n_done_before: int) -> DatasetExplanation:
         """Write the summary and return the results; raise an error if a part failed."""

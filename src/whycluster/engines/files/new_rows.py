@@ -1,0 +1,92 @@
+"""The rows of each part, compared with those that a segmentation was made on, or with the clusters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from whycluster.data.display import count
+from whycluster.data.table import Table
+from whycluster.engines.files.parts import FilePart, PartError
+from whycluster.engines.request import ExplainRequest
+from whycluster.models.network import Network
+from whycluster.segments.new_rows import MOST_ROWS, Verdict, judge
+from whycluster.segments.population import KnownPopulation
+
+_SHOWN = 3  # number of parts that a warning lists
+
+
+class SpacedRows:
+    """Evenly spaced rows of the batches of a part, at most twice as many as are compared."""
+
+    def __init__(self) -> None:
+        self._pieces: list[Any] = []
+        self._step, self._n_seen, self._n_kept = 1, 0, 0
+
+    def add(self, batch: Any) -> None:
+        """Keep every n-th row; n doubles whenever too many rows are kept."""
+        rows = np.arange(-self._n_seen % self._step, batch.num_rows, self._step)
+        self._pieces.append(batch.take(rows))  # a slice would keep the whole batch in memory
+        self._n_seen, self._n_kept = self._n_seen + batch.num_rows, self._n_kept + len(rows)
+        while self._n_kept > 2 * MOST_ROWS:
+            kept = self.table()
+            self._pieces = kept.take(np.arange(0, kept.num_rows, 2)).to_batches()
+            self._step, self._n_kept = 2 * self._step, (kept.num_rows + 1) // 2
+
+    def table(self) -> Any:
+        """Return the rows as a pyarrow table, or None if there are none."""
+        import pyarrow as pa
+
+        return pa.Table.from_batches(self._pieces) if self._n_kept else None
+
+
+@dataclass(frozen=True)
+class PartComparison:
+    """Compares parts with known rows, and collects the differences that are no reason to refuse a part.
+
+    Attributes
+    ----------
+    judge : decides about the rows of a part
+    request : the request, which opens the rows
+    differences : the differences, by the name of the part
+    """
+
+    judge: Callable[[Table], Verdict]
+    request: ExplainRequest
+    differences: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, known: KnownPopulation | None, request: ExplainRequest) -> PartComparison:
+        """Compare with known rows or, without them, with the clusters of the network."""
+        if known is not None:
+            return cls(partial(judge, known), request)
+        return cls(partial(_judge_unknown, request.network), request)
+
+    def check(self, part: FilePart, rows: SpacedRows) -> None:
+        """Raise a `PartError` if the rows of a part cannot be those of the segmentation."""
+        table = rows.table()
+        verdict = None if table is None else self.request.apply(table, self.judge)
+        if verdict is None:  # there are no rows, or none can be explained
+            return
+        if verdict.is_refused:
+            raise PartError(f"it {verdict.refusal.rstrip('.')}")
+        if verdict.text:
+            self.differences[part.name] = verdict.text
+
+    @property
+    def warning(self) -> str:
+        """The differences of the first parts, or an empty string."""
+        names = sorted(self.differences)
+        listed = "; ".join(f"in {name!r}, {self.differences[name]}" for name in names[:_SHOWN])
+        more = f"; and {count(len(names) - _SHOWN, 'more part')}" if len(names) > _SHOWN else ""
+        return f"{listed}{more}"
+
+
+def _judge_unknown(network: Network, table: Table) -> Verdict:
+    """Compare rows with the clusters of a network."""
+    found = network.find_unusual(table)
+    return Verdict("" if found is None else found.text, False)
