@@ -64,10 +64,11 @@ def framed(X: Array) -> Any:
 
 def shifted_months(
     table: str, kind: str, noise: float, shift: float = 2.0
-) -> Iterator[tuple[wc.Changes, int]]:
-    """Yield the changes between two months, and the column that was shifted by ``shift`` deviations.
+) -> Iterator[tuple[wc.Changes, int, Array]]:
+    """Yield the changes between two months, the column that was shifted, and which moves needed the shift.
 
-    All other changes are noise, in standard deviations of each column.
+    The shift is ``shift`` standard deviations, and all other changes are noise. A move needed the shift if
+    the row, with its new values but without the shift, would not be in its new cluster.
     """
     for seed in range(N_MONTHS):
         rng = np.random.default_rng(seed)
@@ -77,23 +78,29 @@ def shifted_months(
             model = MODELS[kind](seed).fit(X)
         after = X + noise * rng.normal(size=X.shape)
         column = int(rng.integers(X.shape[1]))
+        without = after.copy()
         after[:, column] += shift * rng.choice([-1.0, 1.0])
         seg = wc.Segmentation.of(model, X, measure_quality=False)
-        yield wc.changes(seg, framed(X), framed(after), on="id"), column
+        changes = wc.changes(seg, framed(X), framed(after), on="id")
+        rows = changes.record.pairing.after[changes.record.moves.rows]
+        network = seg.network
+        yield changes, column, (network.assign(without) != network.assign(after))[rows]
 
 
 def named_first(table: str, kind: str, noise: float) -> Array:
-    """Return the rows that moved, those in which the cause is first, and the sizes of residuals and changes.
+    """Count the rows that moved, those in which the cause is first, and both among moves that needed it.
 
-    The last two numbers are the sum of the absolute changes and the largest residual.
+    The last two numbers are the largest residual, relative to the change, and the largest contribution of a
+    column that did not change, in months without noise.
     """
-    found = np.zeros(5)
-    for changes, column in shifted_months(table, kind, noise):
+    found = np.zeros(6)
+    for changes, column, needed in shifted_months(table, kind, noise):
         accounts = changes.record.moves.accounts
-        residual = np.abs(accounts.residual)
-        first = (first_columns(accounts.contributions) == column).sum()
-        found[:4] += len(residual), first, residual.sum(), np.abs(accounts.change).sum()
-        found[4] = max(found[4], residual.max(initial=0.0))
+        first = first_columns(accounts.contributions) == column
+        found[:4] += len(first), first.sum(), needed.sum(), (first & needed).sum()
+        residual = np.abs(accounts.residual / accounts.change).max(initial=0.0)
+        others = np.abs(np.delete(accounts.contributions, column, axis=1)).max(initial=0.0)
+        found[4:] = max(found[4], residual), max(found[5], others if noise == 0.0 else 0.0)
     return found
 
 
@@ -102,11 +109,10 @@ def causes() -> list[list[str]]:
     lines = []
     for kind in MODELS:
         found = np.array([[named_first(table, kind, noise) for table in TABLES] for noise in NOISE])
-        moved, first, residual, change = found[..., :4].sum(axis=1).T
-        share, largest = residual.sum() / change.sum(), found[..., 4].max()
-        left = f"{largest:.0e}" if largest < 1e-6 else f"{share:.1%} of the changes"
-        cells = [f"{each:.1%}" for each in first / moved]
-        lines.append([kind, f"{int(moved.sum()):,}", *cells, left])
+        moved, first, needed, both = found[..., :4].sum(axis=1).T
+        cells = [f"{a:.1%} ({b:.1%})" for a, b in zip(first / moved, both / needed, strict=True)]
+        largest = [f"{each:.0e}" for each in found[..., 4:].max(axis=(0, 1))]
+        lines.append([kind, f"{int(moved.sum()):,}", *cells, *largest])
     return lines
 
 
@@ -267,12 +273,15 @@ def main() -> None:
         "",
         f"In {N_MONTHS} pairs of months for each of {len(TABLES)} tables ({', '.join(TABLES)}; all "
         "standardized), one random column is shifted by two standard deviations. All other changes are "
-        "normal noise in every column, given in standard deviations. The table shows the number of rows that "
-        "moved, the share of them in which the shifted column contributed most, and the largest residual, "
-        "the difference between a change of the evidence and the sum of all contributions. For models whose "
-        "splits do not add up, the sum of the residuals is given relative to the sum of the changes.",
+        "normal noise in every column, given in standard deviations. The table shows the number of rows "
+        "that moved, and the share of them in which the shifted column contributed most. In brackets, the "
+        "same for the rows that needed the shift: with their new values but without the shift, they would "
+        "not be in their new cluster. The other rows moved because of the noise. The residual is the largest "
+        "difference between a change of the evidence and the sum of all contributions, relative to the "
+        "change. The last column is the largest contribution of a column that did not change, in months "
+        "without noise.",
         "",
-        *markdown(["model", "rows moved", *noise, "residual"], causes()),
+        *markdown(["model", "rows moved", *noise, "residual", "unchanged columns"], causes()),
         "",
         "## Data and model",
         "",

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
+from scipy.integrate import quad
 
 from tests.reference.models import Split
 from tests.reference.neon import Matrix, Vector
@@ -87,3 +88,17 @@ def drift_test(before: dict[int, float], after: dict[int, float]) -> tuple[float
 def two_sided(z: float) -> float:
     """Return the probability that a standard normal number is farther from 0 than z."""
     return math.erfc(abs(z) / math.sqrt(2))
+
+
+def along_the_line(x0: Vector, x1: Vector, g: Callable[[Vector], float]) -> Vector:
+    """Return the integral of the gradient of g along the line from x0 to x1, column by column."""
+    found = np.zeros(len(x0))
+    for i in range(len(x0)):
+        step = 1e-5 * np.eye(len(x0))[i]
+
+        def slope(t: float, step: Vector = step) -> float:
+            x = x0 + t * (x1 - x0)
+            return (g(x + step) - g(x - step)) / 2e-5
+
+        found[i] = (x1[i] - x0[i]) * quad(slope, 0.0, 1.0, limit=200)[0]
+    return found

@@ -287,7 +287,7 @@ def test_the_summary_is_true(is_refit: bool, request: pytest.FixtureRequest) -> 
         assert "Their evidence is that for leaving their old cluster." in flat
     assert str(changes) == text
     assert repr(changes) == (
-        f"<Changes: {n['moved']} of {common} common rows moved; {n['gone']} rows gone, {n['new']} new>"
+        f"<Changes: {n['moved']} of {common} common rows moved; {n['gone']} gone, {n['new']} new>"
     )
 
 
@@ -325,15 +325,20 @@ def test_a_vanished_cluster_is_named(seg: wc.Segmentation, before: Any) -> None:
 
 
 def test_the_residual_of_a_mixture_is_reported(before: Any) -> None:
-    """With two features, the split of a mixture adds up; with three, it does not."""
+    """The parts of the model are differences of splits, which do not add up for mixtures."""
     months, noise = (before, customers(seed=5)), np.random.default_rng(0).normal(size=240)
     both = [
         month[["CustomerID", "age", "visits"]].assign(sum=month["age"] + month["visits"] + noise)
         for month in months
     ]
-    X = both[0][["age", "visits", "sum"]]
-    changes = wc.changes(kept(GaussianMixture(3, random_state=0).fit(X), X), *both, on="CustomerID")
-    frame = changes.to_frame().dropna()
+    rows = [month[["age", "visits", "sum"]] for month in both]
+    segs = [kept(GaussianMixture(3, random_state=0).fit(X), X) for X in rows]
+    alone = wc.changes(segs[0], *both, on="CustomerID")
+    assert np.abs(alone.record.moves.accounts.residual).max() <= 1e-9
+    assert "no single column" not in alone.summary()
+    changes = wc.changes(*segs, *both, on="CustomerID")
+    frame = changes.to_frame()
+    frame = frame[frame["residual"].notna()]
     share = frame["residual"].abs().sum() / (frame["evidence_after"] - frame["evidence_before"]).abs().sum()
     assert share > 0.005
     line = f"Relative to the changes of the evidence, {share:.0%} belongs to no single column."

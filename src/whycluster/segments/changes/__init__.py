@@ -6,6 +6,7 @@ In reading order:
 - `pairing`: the rows that both tables have, by their ids
 - `matching`: the clusters of an old and a new segmentation that correspond to each other
 - `accounts`: what each column contributed to a move
+- `paths`: the same for energies in which the columns depend on each other
 - `flows`: the moves between each pair of clusters, and what drove them
 - `drift`: which columns changed within clusters
 - `record`: all of this as plain data

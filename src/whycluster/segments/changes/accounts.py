@@ -5,11 +5,13 @@ g = s_a - s_b; it is negative before the move and positive after it. The account
 
     g(x1) - g(x0) = sum_i [(e_a - e_b)_i(x1) - (e_a - e_b)_i(x0)]
 
-where e is the split of the energies over the columns. If the splits do not add up to the energies, the rest
-is the residual. If the model changed as well, there are four states of the evidence. The contribution of the
-data is the mean of two changes, that under the old model and that under the new one. The contribution of the
-model is the mean of two changes, that for the old values and that for the new ones. These are the Shapley
-values of two players, so they add up to the whole change.
+where e is the split of the energies over the columns, if e_i depends on x_i only, as for all centroids and
+for diagonal mixtures. Otherwise, column i contributes the integral of its part of the gradient of g along the
+line from x0 to x1 (`paths`). In both cases, a column that did not change contributes 0, and what the columns
+do not explain is the residual. If the model changed as well, there are four states of the evidence. The
+contribution of the data is the mean of two changes, that under the old model and that under the new one. The
+contribution of the model is the mean of two changes, that for the old values and that for the new ones. These
+are the Shapley values of two players, so they add up to the whole change.
 
 An old model may have no cluster b, and a new one no cluster a. In the first case, g is the evidence for
 leaving a, that is, -f_a; in the second case, it is the evidence for b, f_b. Both are against the strongest
@@ -21,15 +23,20 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
 from whycluster.core.arrays import Codes, Floats
 from whycluster.core.attribution import CodedQuery, Population, attribute
+from whycluster.core.energies import AdditiveEnergy
 from whycluster.data.table import Table
 from whycluster.models.network import Network
 from whycluster.segments.changes.matching import NONE
+from whycluster.segments.changes.paths import has_path, path_contributions
+
+States: TypeAlias = tuple[Table, Table]
+"""The rows with their old and with their new values."""
 
 
 class Contrast(NamedTuple):
@@ -92,14 +99,47 @@ class Model(NamedTuple):
 
         The split is over the columns ``names``; a column that the model does not have gets 0.
         """
-        exact = replace(table, dtype=np.dtype(np.float64))  # results in float32 would not add up
+        table = _exact(table)
         evidence, split = np.zeros(table.n_rows), np.zeros((table.n_rows, len(names)))
-        places = np.array([names.index(name) for name in self.names])
         for rows, query, sign in clusters.queries():
-            found = attribute(self.network.energy, exact.take(rows), query, self.population)
+            found = attribute(self.network.energy, table.take(rows), query, self.population)
             evidence[rows] = found.evidence * (sign / self.unit)
-            split[np.ix_(rows, places)] = found.relevance * (sign / self.unit)
+            split[np.ix_(rows, self._places(names))] = found.relevance * (sign / self.unit)
         return Contrast(evidence, split)
+
+    def change(
+        self,
+        states: States,
+        contrasts: tuple[Contrast, Contrast],
+        clusters: Clusters,
+        names: Sequence[Hashable],
+    ) -> Contrast:
+        """Return the change of the evidence between two states of each row, and its split.
+
+        Parameters
+        ----------
+        states : the rows with their old and their new values
+        contrasts : the evidence in both states, with its split
+        clusters, names : as for `contrast`
+        """
+        old, new = contrasts
+        found, energy = new - old, self.network.energy
+        if not has_path(energy):
+            return found
+        before, after = map(_exact, states)
+        for rows, query, sign in clusters.queries():
+            if not (isinstance(energy.by_input, AdditiveEnergy) and query.competitor is not None):
+                parts = path_contributions(energy, before.take(rows), after.take(rows), query)
+                found.split[np.ix_(rows, self._places(names))] = parts * (sign / self.unit)
+        return found
+
+    def _places(self, names: Sequence[Hashable]) -> Codes:
+        return np.array([names.index(name) for name in self.names])
+
+
+def _exact(table: Table) -> Table:
+    """Return a table whose results are in float64, since results in float32 would not add up."""
+    return replace(table, dtype=np.dtype(np.float64))
 
 
 @dataclass(frozen=True)
@@ -140,22 +180,23 @@ class Accounts:
         return np.asarray(self.change - self.contributions.sum(axis=1))
 
 
-def account(model: Model, before: Table, after: Table, clusters: Clusters) -> Accounts:
+def account(model: Model, states: States, clusters: Clusters) -> Accounts:
     """Return the accounts of rows that moved between clusters of the same model.
 
     Parameters
     ----------
     model : the model
-    before, after : the rows that moved, with their old and their new values
+    states : the rows that moved, with their old and their new values
     clusters : the clusters of each row
     """
-    old, new = (model.contrast(table, clusters, list(model.names)) for table in (before, after))
-    return Accounts(old.evidence, new.evidence, new - old, new - new)
+    names = list(model.names)
+    old, new = (model.contrast(table, clusters, names) for table in states)
+    return Accounts(old.evidence, new.evidence, model.change(states, (old, new), clusters, names), new - new)
 
 
 def account_of_both(
     models: tuple[Model, Model],
-    tables: tuple[tuple[Table, Table], tuple[Table, Table]],
+    tables: tuple[States, States],
     clusters: tuple[Clusters, Clusters],
     names: Sequence[Hashable],
 ) -> Accounts:
@@ -168,10 +209,14 @@ def account_of_both(
     clusters : for each model, the clusters of each row
     names : the columns of both models
     """
-    (old_before, old_after), (new_before, new_after) = (
-        [model.contrast(table, codes, names) for table in both]
-        for model, both, codes in zip(models, tables, clusters, strict=True)
-    )
-    data = (old_after - old_before).mean(new_after - new_before)
+    found = [
+        (model.contrast(before, codes, names), model.contrast(after, codes, names))
+        for model, (before, after), codes in zip(models, tables, clusters, strict=True)
+    ]
+    changes = [
+        model.change(states, contrasts, codes, names)
+        for model, states, contrasts, codes in zip(models, tables, found, clusters, strict=True)
+    ]
+    (old_before, old_after), (new_before, new_after) = found
     model = (new_before - old_before).mean(new_after - old_after)
-    return Accounts(old_before.evidence, new_after.evidence, data, model)
+    return Accounts(old_before.evidence, new_after.evidence, changes[0].mean(changes[1]), model)

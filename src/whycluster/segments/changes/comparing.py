@@ -44,9 +44,10 @@ def changes(*given: Any, on: Hashable, check: bool = True) -> Changes:
     two are matched by the rows that they share, so that labels carry over.
 
     Each row that moved gets an account: how much the change of each column contributed to the change of the
-    evidence for its new cluster against its old one. The contributions and the residual, the part that
-    belongs to no single column, add up to this change. With two segmentations, each contribution is the sum
-    of a part that is due to the row's values and a part that is due to the new segmentation.
+    evidence for its new cluster against its old one. The contributions add up to this change, and columns
+    that did not change contribute 0. With two segmentations, each contribution is the sum of a part that is
+    due to the row's values and a part that is due to the new segmentation; the residual is the part of the
+    change that belongs to no single column.
 
     Parameters
     ----------
@@ -71,7 +72,7 @@ def changes(*given: Any, on: Hashable, check: bool = True) -> Changes:
     >>> after = pd.DataFrame({"id": [1, 2, 3, 5], "age": [20, 21, 60, 22], "visits": [9, 1, 1, 8]})
     >>> model = wc.Segmentation.of([[20, 8], [50, 2]], before[["age", "visits"]], measure_quality=False)
     >>> wc.changes(model, before, after, on="id")
-    <Changes: 0 of 3 common rows moved; 1 rows gone, 1 new>
+    <Changes: 0 of 3 common rows moved; 1 gone, 1 new>
     """
     segmentations, before, after = _arguments(given)
     pairing = PairedRows.of(before, after, on, _WHERE)
@@ -221,7 +222,7 @@ def _accounts(
     if not len(clusters[0].source):
         return Accounts.none(len(columns))
     if len(models) == 1:
-        return account(models[0], *tables[0], clusters[0])
+        return account(models[0], tables[0], clusters[0])
     return account_of_both(
         (models[0], models[1]), (tables[0], tables[1]), (clusters[0], clusters[1]), columns
     )

@@ -62,7 +62,7 @@ class Changes:
     def __repr__(self) -> str:
         pairing, moved = self.record.pairing, len(self.record.moves.rows)
         common, gone, new = (len(rows) for rows in (pairing.before, pairing.gone, pairing.new))
-        return f"<Changes: {moved:,} of {common:,} common rows moved; {gone:,} rows gone, {new:,} new>"
+        return f"<Changes: {moved:,} of {common:,} common rows moved; {gone:,} gone, {new:,} new>"
 
     def __str__(self) -> str:
         return self.summary()
