@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import pickle
 from pathlib import Path
 from typing import Any
@@ -71,11 +72,11 @@ def test_embeddings_are_those_of_encode(minilm: Any, pooling: str, name: str, pr
     texts, model = [*DOCUMENTS[:3], *ODD[:3]], with_pooling(minilm, pooling)
     expected = model.encode(texts, prompt=prompt)
     assert_allclose(Sentences(model, prompt=prompt).transform(texts), expected, atol=1e-6)
-    assert_allclose(Sentences(model, prompt=prompt, batch_size=2).transform(texts), expected, atol=5e-6)
+    in_batches = model.encode(texts, prompt=prompt, batch_size=2)
+    assert_allclose(Sentences(model, prompt=prompt, batch_size=2).transform(texts), in_batches, atol=1e-6)
     pair = (minilm[0].auto_model, minilm.tokenizer)
-    if prompt is None or pooling != "cls":
-        found = Sentences(pair, pooling=name, prompt=prompt, max_length=256).transform(texts)
-        assert_allclose(found, expected, atol=1e-6)
+    found = Sentences(pair, pooling=name, prompt=prompt, max_length=256).transform(texts)
+    assert_allclose(found, expected, atol=1e-6)
 
 
 def test_prompts_that_are_not_pooled(minilm: Any) -> None:
@@ -291,3 +292,168 @@ def test_two_documents_are_compared_in_words(exp: Any) -> None:
     assert printed.startswith("Document 0 is in cluster 1, and document 3 is in cluster 0.")
     assert any(f"\n{word} " in printed for word in ("harbor", "sail", "ship", "storm"))
     assert any(f"\n{word} " in printed for word in ("bank", "market", "rate", "stock"))
+
+
+def test_a_model_of_embeddings_after_steps_is_explained_as_the_whole_pipeline(minilm: Any) -> None:
+    sentences = Sentences(minilm)
+    whole = make_pipeline(sentences, PCA(3), KMeans(2, n_init=1, random_state=0)).fit(DOCUMENTS)
+    expected: Any = wc.explain(whole, DOCUMENTS)
+    found: Any = wc.explain(whole[1:], DOCUMENTS, encoder=sentences)
+    assert found.cluster.tolist() == expected.cluster.tolist()
+    assert_allclose(found.evidence, expected.evidence, atol=1e-9)
+    assert_allclose(found.word_table.relevance, expected.word_table.relevance, atol=1e-6)
+
+
+def test_a_saved_segmentation_of_embeddings_explains_documents(
+    minilm: Any, pipeline: Any, tmp_path: Path
+) -> None:
+    """A file holds no encoder; the refusal of documents names what can be saved."""
+    with pytest.raises(wc.UnsupportedModelError) as error:
+        wc.Segmentation.of(pipeline, DOCUMENTS)
+    assert str(error.value) == (
+        "Segmentation: the model must take rows of a table; documents and the inputs of encoders have no "
+        "columns to check, and an encoder is code, which a file cannot contain. Make the segmentation of the "
+        "model of features instead: wc.Segmentation.of(head, features). For a pipeline of documents, these "
+        "are pipeline[1:] and pipeline[:1].transform(X), and documents are explained with "
+        "wc.explain(segmentation.network, X, encoder=pipeline[0])."
+    )
+    steps = make_pipeline(PCA(3), KMeans(2, n_init=1, random_state=0))
+    whole = make_pipeline(Sentences(minilm), *[step for _, step in steps.steps]).fit(DOCUMENTS)
+    embeddings = whole[:1].transform(DOCUMENTS)
+    wc.save(
+        wc.Segmentation.of(whole[1:], embeddings, names={0: "first", 1: "second"}),
+        tmp_path / "topics.safetensors",
+    )
+    loaded = wc.load(tmp_path / "topics.safetensors")
+    labels = ["first" if cluster == 0 else "second" for cluster in whole.predict(DOCUMENTS)]
+    assert loaded.assign(embeddings).tolist() == labels
+    found: Any = wc.explain(loaded.network, DOCUMENTS, encoder=whole[0])
+    assert found.cluster.tolist() == labels
+    expected: Any = wc.explain(whole, DOCUMENTS)
+    assert_allclose(found.word_table.relevance, expected.word_table.relevance, atol=1e-6)
+
+
+def test_texts_that_are_not_unicode_are_refused(pipeline: Any) -> None:
+    for call, where in (
+        (pipeline[0].transform, "Sentences.transform"),
+        (pipeline.predict, "Sentences.transform"),
+    ):
+        with pytest.raises(wc.InvalidInputError) as error:
+            call(["a", "ship \ud800 sail"])
+        assert str(error.value) == (
+            f"{where}: X must be valid Unicode; document 1 has a lone surrogate, '\\ud800', at character 5. "
+            "Drop it: document.encode('utf-8', 'ignore').decode()."
+        )
+    with pytest.raises(wc.InvalidInputError, match=r"^explain: X must be valid Unicode; document 0 has"):
+        wc.explain(pipeline, ["\udfff"])
+    odd: Any = wc.explain(pipeline, ["ship\x00sail"])
+    assert len(odd.words(0)) == 3  # all other characters are read
+
+
+def test_a_model_of_characters_is_refused() -> None:
+    transformers: Any = optional("transformers")
+    config = transformers.CanineConfig(
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=16,
+        local_transformer_stride=4,
+        downsampling_rate=4,
+    )
+    assert message((transformers.CanineModel(config).eval(), transformers.CanineTokenizer())) == (
+        "Sentences: the model must look up a vector for each piece of a text (get_input_embeddings); "
+        "CanineModel has no such layer."
+    )
+
+
+class WithoutOffsets:
+    """A tokenizer that does not report the positions of pieces, such as those written in Python."""
+
+    is_fast = False
+
+    def __init__(self, tokenizer: Any) -> None:
+        self.tokenizer = tokenizer
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        if options.get("return_offsets_mapping"):
+            raise NotImplementedError("return_offset_mapping is not available")
+        return self.tokenizer(*args, **options)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.tokenizer, name)
+
+
+def test_a_tokenizer_without_offsets_still_encodes(minilm: Any, pipeline: Any) -> None:
+    sentences = Sentences((minilm[0].auto_model, WithoutOffsets(minilm.tokenizer)), max_length=256)
+    model = make_pipeline(sentences, pipeline[-1])
+    assert model.predict(DOCUMENTS[:1]).shape == (1,)
+    with pytest.raises(wc.UnsupportedModelError) as error:
+        wc.explain(model, DOCUMENTS[:1])
+    assert str(error.value) == (
+        "explain: the tokenizer must report the position of each piece in the text; WithoutOffsets does not. "
+        "Use a fast tokenizer, such as AutoTokenizer.from_pretrained(name)."
+    )
+
+
+def test_a_model_without_weights_is_refused() -> None:
+    assert message(load_minilm().to("meta")) == (
+        "Sentences.transform: the model must have weights; it is on the meta device. Load its weights first."
+    )
+
+
+def test_duplicates_and_stop_words(pipeline: Any) -> None:
+    exp: Any = wc.explain(pipeline, [DOCUMENTS[0], "the of and a", DOCUMENTS[0]], background=DOCUMENTS)
+    assert exp.evidence[0] == exp.evidence[2]
+    assert [w.relevance for w in exp.words(0)] == [w.relevance for w in exp.words(2)]
+    assert [word.text for word in exp.words(1)] == ["the", "of", "and", "a"]
+    assert all(word.known and word.relevance for word in exp.words(1))  # the model reads stop words
+
+
+def n_tensors() -> int:
+    return sum(issubclass(type(each), torch.Tensor) for each in gc.get_objects())
+
+
+def test_no_batch_leaves_tensors_behind(pipeline: Any) -> None:
+    """Without the garbage collector, 100 batches keep as many tensors alive as one."""
+    model = make_pipeline(Sentences(pipeline[0].model, batch_size=1), pipeline[-1])
+    texts = [f"ship {number}" for number in range(100)]
+    wc.explain(model, texts[:1], background=DOCUMENTS)
+    gc.collect()
+    gc.disable()
+    try:
+        before = n_tensors()
+        wc.explain(model, texts[:1], background=DOCUMENTS)
+        after_one = n_tensors()
+        wc.explain(model, texts, background=DOCUMENTS)
+        assert n_tensors() - before <= 2 * (after_one - before)
+    finally:
+        gc.enable()
+
+
+def test_emoji_of_several_signs_are_one_word() -> None:
+    text = "\U0001f469\u200d\U0001f469\u200d\U0001f467 \u2764\ufe0f! \U0001f44d\U0001f3fd\U0001f44d"
+    words = [text[start:stop] for start, stop in find_words(text)]
+    assert words == [
+        "\U0001f469\u200d\U0001f469\u200d\U0001f467",
+        "\u2764\ufe0f",
+        "!",
+        "\U0001f44d\U0001f3fd",
+        "\U0001f44d",
+    ]
+
+
+def test_words_that_cancel_out_are_warned_of(minilm: Any) -> None:
+    """Two centers between which the document has almost no evidence."""
+    sentences = Sentences(minilm)
+    x = sentences.transform(DOCUMENTS[:1])[0].astype(float)
+    w = np.random.default_rng(0).normal(size=len(x))
+    w += (1e-5 - w @ x) / (x @ x) * x
+    with pytest.warns(wc.UnstableRelevanceWarning) as caught:
+        exp: Any = wc.explain(np.array([w, -w]), DOCUMENTS[:1], encoder=sentences)
+    ratio = np.abs(exp.word_table.relevance).sum() / exp.evidence.sum()
+    assert ratio > 100
+    assert str(caught[0].message) == (
+        f"explain: the absolute relevance adds up to {ratio:,.3g} times the evidence, so relevance of "
+        "opposite signs cancels out and has no meaning. Choose documents with more evidence, or compare with "
+        "another cluster: against=."
+    )

@@ -11,10 +11,13 @@ from numpy.testing import assert_allclose
 from sklearn.cluster import KMeans
 from sklearn.decomposition import PCA
 from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.neighbors import KNeighborsClassifier
 
 import whycluster as wc
 from examples.minilm import load_minilm
+from tests.optional import optional
 from whycluster.text import Sentences
+from whycluster.text.labels import best_surrogate
 
 THEMES = {
     "sea": ["ship", "sail", "harbor", "storm", "anchor", "crew"],
@@ -80,6 +83,32 @@ def test_labels_with_an_encoder(sentences: Sentences) -> None:
     check_words(exp)
 
 
+def test_labels_are_explained_by_what_predicts_them_better() -> None:
+    rng = np.random.default_rng(0)
+    squares = np.stack(np.meshgrid(range(10), range(10)), axis=-1).reshape(-1, 2)
+    rows = np.repeat(squares, 8, axis=0) + rng.uniform(0.2, 0.8, (800, 2))  # a chessboard
+    labels = np.array(["black", "white"])[np.repeat(squares.sum(axis=1) % 2, 8)]
+    network, given = best_surrogate(rows, labels)
+    assert given.tolist() == labels.tolist()
+    assert type(network.energy).__name__ == "NeighborEnergy"
+    assert network.fidelity is not None
+    assert network.fidelity.cross_validated > 0.95
+    votes = KNeighborsClassifier(5).fit(rows, labels)
+    assert network.assign(rows).tolist() == votes.predict(rows).tolist()
+    assert network.fidelity.in_sample == votes.score(rows, labels)
+    # a cluster of a single row has no neighbors in cross-validation
+    alone = np.where(np.arange(800) == 0, "alone", labels)
+    assert type(best_surrogate(rows, alone)[0].energy).__name__ != "NeighborEnergy"
+
+
+def test_votes_of_neighbors_with_an_encoder(sentences: Sentences, embeddings: Any) -> None:
+    themes = np.repeat(["sea", "money", "kitchen"], 12)
+    exp: Any = wc.explain(KNeighborsClassifier(5).fit(embeddings, themes), DOCUMENTS, encoder=sentences)
+    assert exp.cluster.tolist() == themes.tolist()
+    assert_allclose(exp.word_table.sums() + sum(exp.residual_shares.values()), exp.evidence, atol=1e-9)
+    check_words(exp)
+
+
 def test_models_of_embeddings_with_an_encoder(sentences: Sentences, embeddings: Any) -> None:
     model = KMeans(3, n_init=3, random_state=0).fit(embeddings)
     exp: Any = wc.explain(model, DOCUMENTS, encoder=sentences)
@@ -134,6 +163,26 @@ def test_a_bertopic_without_hdbscan_is_exact(bertopic: Any, sentences: Sentences
     assert "baseline of the clusters" not in exp.residual_shares
     check_words(exp)
     assert_allclose(exp.word_table.sums() + sum(exp.residual_shares.values()), exp.evidence, atol=1e-9)
+
+
+@pytest.mark.slow
+def test_a_bertopic_with_umap_and_hdbscan(bertopic: Any, sentences: Sentences, embeddings: Any) -> None:
+    umap, hdbscan = optional("umap:UMAP"), optional("hdbscan:HDBSCAN")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of umap, about its random state and its number of threads
+        model = bertopic.BERTopic(
+            embedding_model=sentences.model,
+            umap_model=umap(n_neighbors=6, n_components=5, min_dist=0.0, metric="cosine", random_state=0),
+            hdbscan_model=hdbscan(min_cluster_size=5),
+            vectorizer_model=CountVectorizer(stop_words="english"),
+        )
+        model.fit(DOCUMENTS, embeddings)
+    exp: Any = wc.explain(model, DOCUMENTS)
+    topics = ["noise" if topic == -1 else topic for topic in model.topics_]
+    assert exp.fidelity.cross_validated > 0.9
+    assert exp.fidelity.in_sample == np.mean(exp.cluster == np.array(topics, dtype=object))
+    assert len(set(topics)) >= 3
+    check_words(exp)
 
 
 def test_bad_encoders(sentences: Sentences) -> None:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from whycluster.core.arrays import Floats
 from whycluster.core.attribution import Background, CodedQuery
 from whycluster.core.energies import Energy
-from whycluster.explanations.unstable import warn_if_unstable
+from whycluster.explanations.unstable import OF_DOCUMENTS, warn_if_unstable
 from whycluster.pipelines.affine_form import AffineForm, to_floats
 from whycluster.pipelines.steps import Step
 from whycluster.text.documents import DocumentTable
@@ -96,7 +96,7 @@ class Encoding(TextEncoder):
                 shares[name][row] = value
         shares[BASELINE] = found.evidence - seeds.sum(axis=1)
         words = WordTable.join(parts)
-        warn_if_unstable(float(np.abs(words.relevance).sum()), found.evidence, "explain")
+        warn_if_unstable(float(np.abs(words.relevance).sum()), found.evidence, "explain", OF_DOCUMENTS)
         least = _ROUNDING * float(np.abs(found.evidence).max())
         used = {name: share for name, share in shares.items() if np.abs(share).max() > least}
         return WordRelevance(found, words, used, self.model.max_length)

@@ -25,6 +25,7 @@ from whycluster.text.documents import DocumentTable
 from whycluster.text.encoder import TextEncoder
 from whycluster.text.encoding import Encoding
 from whycluster.text.explanation import TextExplanation
+from whycluster.text.pieces import PieceFinder, PieceWords, check_unicode
 from whycluster.text.sentences import Sentences
 from whycluster.text.static_tables import StaticTable
 from whycluster.text.vectorization import Vectorization
@@ -68,6 +69,8 @@ class TextNetwork(Network):
                 "their words. Leave feature_names out."
             )
         table = DocumentTable.of(X, self.encoder, where, name)
+        if isinstance(self.encoder.finder, (PieceFinder, PieceWords)):
+            check_unicode(table.texts, where, name)
         table = replace(table, encoder=self.encoder.opened(table.texts, where))
         if self.is_checked:
             for _, block in table.blocks():
@@ -83,17 +86,12 @@ class TextNetwork(Network):
         encoder = table.encoder
         assert isinstance(encoder, TextEncoder)
         result = encoder.relevance_of_words(self.energy, table, query, rows)
-        return TextExplanation.of(
-            result.found,
-            query,
-            self.energy,
-            table,
-            self.labels,
-            self.fidelity,
+        return TextExplanation(
             word_table=result.words,
             finder=encoder.finder,
             residual_shares=result.shares,
             max_length=result.max_length,
+            **self.claims(result.found, query, table),
         )
 
     def to_torch(self, cluster: Any = None) -> torch.nn.Module:  # noqa: ARG002  # the signature of all networks

@@ -17,13 +17,16 @@ from typing import Any, ClassVar
 import numpy as np
 
 from whycluster.core.arrays import Codes
+from whycluster.core.errors import InvalidInputError
 from whycluster.text.alignment import Span
 from whycluster.text.finders import Finder, FoundTerms, TokenFinder
 
 _ALONE = (
     "\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"  # scripts without spaces between words
 )
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _JOINERS = "\u200c\u200d"
+_MODIFIERS = "\ufe0e\ufe0f\u20e3\U0001f3fb-\U0001f3ff"  # the style and the skin color of an emoji
 
 
 @cache
@@ -31,7 +34,20 @@ def _word_pattern() -> re.Pattern[str]:
     """Return the pattern of words: letters, digits and marks with apostrophes inside, or one other sign."""
     marks = "".join(chr(i) for i in range(0x300, sys.maxunicode) if unicodedata.category(chr(i))[0] == "M")
     inside = rf"(?:(?![{_ALONE}])[\w{re.escape(marks)}{_JOINERS}])"
-    return re.compile(rf"[{_ALONE}]|{inside}+(?:['\u2019]{inside}+)*|[^\w\s]")
+    sign = rf"[^\w\s][{_MODIFIERS}]*(?:\u200d[^\w\s][{_MODIFIERS}]*)*"  # emoji may consist of several signs
+    return re.compile(rf"[{_ALONE}]|{inside}+(?:['\u2019]{inside}+)*|{sign}")
+
+
+def check_unicode(texts: Sequence[str], where: str, name: str = "X") -> None:
+    """Raise an error if a text has lone surrogates, which tokenizers refuse."""
+    for row, text in enumerate(texts):
+        lone = _LONE_SURROGATE.search(text)
+        if lone is not None:
+            raise InvalidInputError(
+                f"{where}: {name} must be valid Unicode; document {row} has a lone surrogate, "
+                f"{lone.group()!r}, at character {lone.start()}. Drop it: document.encode('utf-8', "
+                "'ignore').decode()."
+            )
 
 
 def find_words(text: str) -> list[Span]:

@@ -12,6 +12,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from whycluster.core.errors import InvalidInputError, MissingDependencyError
 from whycluster.data.validation import check_integer
 from whycluster.text.documents import read_documents
+from whycluster.text.pieces import check_unicode
 from whycluster.text.static_tables import StaticTable, check_no_prompt, read_table
 
 _POOLINGS = (None, "mean", "cls", "max", "last")
@@ -66,6 +67,7 @@ class Sentences(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     def transform(self, X: Any) -> NDArray[Any]:
         """Return the embedding of each document, (n, d)."""
         texts = read_documents(X, "Sentences.transform")
+        check_unicode(texts, "Sentences.transform")
         encoder = self.encoder("Sentences.transform")
         if isinstance(encoder, StaticTable):
             return encoder.embed(texts)

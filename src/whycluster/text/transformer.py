@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from whycluster.core.arrays import Floats
 from whycluster.core.errors import InvalidInputError, UnsupportedModelError
-from whycluster.data.progress import track
-from whycluster.deep.encoder import MASK, check_mode, pool_tokens
+from whycluster.deep.encoder import MASK, check_mode, pool_tokens, track
 from whycluster.deep.lrp.composites import composite_of
 from whycluster.deep.lrp.propagation import first_tensor, trace
 from whycluster.deep.tensors import to_numpy
@@ -266,7 +265,10 @@ def _table_of(module: torch.nn.Module) -> str:
     """Return the name of the layer that looks up the vectors of pieces."""
     parts: list[Any] = [part for part in module.modules() if hasattr(part, "get_input_embeddings")]
     for part in parts:
-        table = part.get_input_embeddings()
+        try:
+            table = part.get_input_embeddings()
+        except NotImplementedError:  # transformers finds no table in a model of characters
+            continue
         for name, each in module.named_modules():
             if each is table:
                 return str(name)
