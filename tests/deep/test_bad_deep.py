@@ -484,7 +484,7 @@ def test_options_that_exclude_each_other() -> None:
 def test_options_that_do_not_exist() -> None:
     encoder = small()
     assert refused(lambda: DeepClustering(encoder, HEAD, pool="sum")) == (
-        "DeepClustering: pool must be None, 'mean' or 'max'; got 'sum'."
+        "DeepClustering: pool must be None, 'mean', 'max' or 'cls'; got 'sum'."
     )
     assert refused(lambda: DeepClustering(encoder, HEAD, batch_size=0)) == (
         "DeepClustering: batch_size must be None or an integer of at least 1; got 0."

@@ -39,7 +39,7 @@ class DeepClustering:
     spatial : whether each location in features of shape (n, channels, ...) is a separate point to cluster
     normalize : whether points are scaled to unit length before clustering
     pool : "mean" or "max", to pool the features over all locations, or over the tokens that the attention
-        mask does not hide; by default, the features are flattened
+        mask does not hide; or "cls", for the first token. By default, the features are flattened.
     reference : where features are measured from. With "zero", only features that are present count, and the
         residual contains the remaining evidence. With "midpoint", a feature counts by how much better it fits
         one cluster than the other: for k-means, it is measured from the point halfway between the two

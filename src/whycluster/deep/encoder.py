@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import difflib
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import torch
@@ -17,7 +17,7 @@ from torch.nn.parameter import is_lazy
 
 from whycluster.core.errors import InvalidInputError, WhyClusterError
 from whycluster.data.opening import column_names
-from whycluster.data.progress import track
+from whycluster.data.progress import Progress
 from whycluster.data.validation import check_integer
 from whycluster.deep.explanation import channel_axis
 from whycluster.deep.lrp.propagation import Trace, first_tensor, trace
@@ -29,11 +29,12 @@ _BATCH_VALUES = 16 * 3 * 224 * 224
 _MAX_BATCH_SIZE = 512
 _EMBEDDING_SIZE = 1024  # assumed number of values in the embedding of one integer
 _TOLERANCE = 3e-2  # relative to the largest feature: above half-precision rounding, below real differences
-POOLS = (None, "mean", "max")
+POOLS = (None, "mean", "max", "cls")
 MASK = "attention_mask"
 _MAIN = ("input_ids", "pixel_values", "inputs_embeds", "input_values", "input_features")
 Batch: TypeAlias = "Tensor | dict[str, Any]"
 """Inputs of one forward pass: a tensor, or the arguments of an encoder by name."""
+_T = TypeVar("_T")
 _OUT_OF_MEMORY = getattr(torch, "OutOfMemoryError", torch.cuda.OutOfMemoryError)
 
 
@@ -137,7 +138,8 @@ class Encoder:
     module : the module, whose weights, mode, hooks and gradients stay unchanged
     layer : the name of the layer whose output provides the features, or None for the output of the module
     pool : "mean" or "max" to pool a layer output of shape (n, channels, ...) over all locations, or of shape
-        (n, tokens, channels) over all tokens that the attention mask, if there is one, does not hide; or None
+        (n, tokens, channels) over all tokens that the attention mask, if there is one, does not hide; "cls"
+        for the first token; or None
     batch_size : the number of inputs per batch, or None to choose it based on the size of the inputs
     where : the public function that was called, for messages
     """
@@ -155,7 +157,7 @@ class Encoder:
                 f"{where}: the encoder must be a torch.nn.Module; got {type(module).__name__}."
             )
         if pool not in POOLS:
-            raise InvalidInputError(f"{where}: pool must be None, 'mean' or 'max'; got {pool!r}.")
+            raise InvalidInputError(f"{where}: pool must be None, 'mean', 'max' or 'cls'; got {pool!r}.")
         self.module, self.layer, self.pool, self.batch_size = module, layer, pool, batch_size
         self._runs_once = layer is None
         self._channels_last: bool | None = None
@@ -307,7 +309,7 @@ class Encoder:
 
     def forward(self, batch: Batch, where: str) -> Tensor:
         """Return the features of one batch; ``where`` names the public function in messages."""
-        features, n_inputs = first_tensor(self._run(batch, where)), _count(batch)
+        n_inputs, features = _count(batch), first_tensor(self._run(batch, where))
         if features is None or features.ndim < 2 or len(features) != n_inputs or not features.numel():
             got = "no tensor" if features is None else f"shape {tuple(features.shape)}"
             raise InvalidInputError(
@@ -319,19 +321,33 @@ class Encoder:
             return features
         if features.ndim == 3 and self._channels_last:
             mask = None if isinstance(batch, torch.Tensor) else batch.get(MASK)
-            return pool_tokens(features, mask, self.pool)
+            return features[:, 0] if self.pool == "cls" else pool_tokens(features, mask, self.pool)
+        if self.pool == "cls":
+            raise InvalidInputError(
+                f"{where}: pool='cls' needs features of shape (n, tokens, channels); the encoder returns "
+                f"shape {tuple(features.shape)}. Use pool='mean'."
+            )
         locations = features.flatten(2)
         return locations.mean(2) if self.pool == "mean" else locations.amax(2)
 
-    def _find_tokens(self, inputs: Inputs) -> None:
+    def find_tokens(self, inputs: Inputs) -> None:
         """Find out whether a layer output to pool has shape (n, tokens, channels) or (n, channels, time)."""
         if self.pool is None or self._channels_last is not None:
             return
-        self._channels_last = False
+        first, pool = self.batch(inputs, slice(0, 1)), self.pool
         with torch.no_grad(), self._translate_errors(inputs):
-            features = first_tensor(self._run(self.batch(inputs, slice(0, 1)), inputs.where))
-        if features is not None and features.ndim == 3:
-            self._channels_last = channel_axis(tuple(features.shape[1:]), self.kind(inputs)) == 1
+            features = first_tensor(self._run(first, inputs.where))
+        if features is None or features.ndim != 3:
+            self._channels_last = False
+            return
+        self.pool = None  # trace the output before it is pooled
+        try:
+            traced = self._trace(first, inputs)
+        finally:
+            self.pool = pool
+        found = traced.channels_last
+        usual = channel_axis(tuple(features.shape[1:]), traced.kind) == 1
+        self._channels_last = usual if found is None else found
 
     def _run(self, batch: Batch, where: str) -> Any:
         """Run the module, but only up to the requested layer."""
@@ -371,7 +387,7 @@ class Encoder:
                 f"{inputs.where}: the layer must not have forward hooks, because hooks may change its "
                 f"output; {self.layer!r} has forward hooks. Remove them, or name its parent module."
             )
-        self._find_tokens(inputs)
+        self.find_tokens(inputs)
 
     def _check_images(self, inputs: Inputs) -> None:
         """Raise an error if the images contain integers, such as bytes."""
@@ -447,6 +463,18 @@ def check_mode(module: nn.Module, where: str, name: str, result: str) -> None:
                 f"({type(part).__name__}) is in training mode, where {result} are random or depend on the "
                 f"batch. Call {name}.eval() first."
             )
+
+
+def track(title: str, batches: Sequence[_T]) -> Iterable[_T]:
+    """Iterate over batches with a progress bar; a single batch needs none."""
+    return batches if len(batches) < 2 else _show_progress(title, batches)
+
+
+def _show_progress(title: str, batches: Sequence[_T]) -> Iterator[_T]:
+    with Progress(title, len(batches)) as bar:
+        for batch in batches:
+            yield batch
+            bar.step()
 
 
 def call(module: nn.Module, batch: Batch) -> Any:

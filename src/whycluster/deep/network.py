@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 
 from whycluster.core.errors import InvalidInputError, UnsupportedModelError
 from whycluster.data.frames import build_frame
-from whycluster.data.progress import track
 from whycluster.data.validation import invalid_choice
-from whycluster.deep.encoder import Encoder, Inputs
+from whycluster.deep.encoder import Encoder, Inputs, track
 from whycluster.deep.explanation import CHANNELS, UNITS, DeepExplanation, SpatialExplanation, channel_axis
 from whycluster.deep.lrp.composites import Composite, composite_of, with_bounds
 from whycluster.deep.lrp.operations import CLASS_TOKEN
@@ -185,13 +184,15 @@ class DeepNetwork(Network):
         )
         parts = _by_cluster(exp) if self.spatial else [exp.relevance.__getitem__]
         relevance, axis, class_token = self._propagate(inputs, rows, layout, parts, at, units)
-        warn_if_unstable(sum(float(np.abs(part).sum()) for part in relevance), exp.evidence, inputs.where)
-        if not self.spatial:
-            return DeepExplanation.of_features(
-                exp, relevance[0], inputs.native, at, units, axis, class_token=class_token
-            )
-        cluster = exp.cluster_codes.reshape(-1, *layout.locations)
-        return SpatialExplanation(np.stack(relevance, axis=1), cluster, exp, inputs.native, at, units, axis)
+        given, total = (inputs.native, at, units, axis), sum(float(np.abs(part).sum()) for part in relevance)
+        made: DeepExplanation | SpatialExplanation
+        if self.spatial:
+            cluster = exp.cluster_codes.reshape(-1, *layout.locations)
+            made = SpatialExplanation(np.stack(relevance, axis=1), cluster, exp, *given)
+        else:
+            made = DeepExplanation.of_features(exp, relevance[0], *given, class_token=class_token)
+        warn_if_unstable(total, exp.evidence, inputs.where)
+        return made
 
     def _explain_head(
         self, table: Any, rows: NDArray[Any], query: dict[str, Any], are_tokens: bool = False
@@ -353,6 +354,7 @@ class _Joined(torch.nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the evidence of a batch of inputs."""
+        self._encoder.find_tokens(Inputs.open(x, "to_torch"))
         features = self._encoder.forward(x, "to_torch").flatten(1).double()
         if self._normalize:
             features = torch.nn.functional.normalize(features, dim=1)

@@ -9,8 +9,8 @@ import torch
 
 from whycluster.core.errors import InvalidInputError
 from whycluster.data.arrays import is_real
-from whycluster.data.progress import track
 from whycluster.data.validation import check_integer
+from whycluster.deep.encoder import track
 from whycluster.deep.tensors import from_numpy, is_dense
 
 _BLOCK = 1 << 22  # number of values (16 MB) per block of similarities or of neighbors' probabilities

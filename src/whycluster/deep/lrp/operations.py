@@ -398,13 +398,40 @@ def _sum(operation: Operation, R: Tensor, context: LrpContext) -> Shares:
         "rsub": (-factor, 1),
     }[operation.name]
     a, b = _value(first, R.dtype) * signs[0], _value(second, R.dtype) * signs[1]
+    for variable, shares in zip((first, second), _split_sum(a, b, R, context), strict=True):
+        yield variable, shares.sum_to_size(variable.shape)
+
+
+def _split_sum(a: Tensor, b: Tensor, R: Tensor, context: LrpContext) -> tuple[Tensor, Tensor]:
+    """Distribute the relevance of a + b between the terms, in the shape of the sum."""
     half, magnitudes = context.composite.sums / 2, (a.abs(), b.abs())
     z, total = a + b, half * (magnitudes[0] + magnitudes[1])
     equal_shares = R.masked_fill(~is_negligible(z.abs() + total), 0.0) / 2
     u, s = gamma_ratios(R, z, total, half)
-    for variable, value, magnitude in ((first, a, magnitudes[0]), (second, b, magnitudes[1])):
-        shares = (1 + half) * value * s + half * magnitude * u + equal_shares
-        yield variable, shares.sum_to_size(variable.shape)
+    return tuple(  # type: ignore[return-value]  # of two terms
+        (1 + half) * value * s + half * magnitude * u + equal_shares
+        for value, magnitude in zip((a, b), magnitudes, strict=True)
+    )
+
+
+@_handles("addcmul", Keep.INPUTS)
+def _add_product(operation: Operation, R: Tensor, context: LrpContext) -> Shares:
+    """Propagate through a + factor * b * c, as through a sum and then through a product."""
+    base, *factors = operation.args[:3]
+    a, b, c = (_value(each, R.dtype) for each in operation.args[:3])
+    product = operation.arguments["value"] * b * c
+    variables = [v for v in factors if isinstance(v, Variable)]
+    if isinstance(base, Variable) and variables:
+        of_base, R = _split_sum(a, product, R, context)
+    elif isinstance(base, Variable):
+        of_base = R * a * safe_divide(torch.ones_like(R), a + product) if context.composite.biases else R
+    elif context.composite.biases:
+        R = R * product * safe_divide(torch.ones_like(R), a + product)
+    if isinstance(base, Variable):
+        yield base, of_base.sum_to_size(base.shape)
+    chosen = [v for v in variables if not v.scales] or variables
+    for variable in chosen:
+        yield variable, R.sum_to_size(variable.shape) / len(chosen)
 
 
 @_handles(

@@ -19,6 +19,15 @@ from whycluster.deep.lrp.tape import Operation, Tape, Variable, follow_modules
 # Operations that only change the layout, so that their output still counts as the input.
 _LAYOUT = {"view", "_unsafe_view", "clone", "_to_copy", "detach", "alias", "unsqueeze", "squeeze"}
 
+# Operations with weights for each channel, by the axis of the channels.
+_CHANNELS_LAST = ("native_layer_norm", "addmm", "mm")
+_CHANNELS_FIRST = (
+    "convolution",
+    "native_batch_norm",
+    "_native_batch_norm_legit_no_training",
+    "native_group_norm",
+)
+
 
 @dataclass(frozen=True)
 class Trace:
@@ -52,6 +61,25 @@ class Trace:
             return "mlp"
         adds = any(len(o.inputs) == 2 for o in self.operations if o.name == "add")
         return "resnet" if adds else "vgg"
+
+    @property
+    def channels_last(self) -> bool | None:
+        """Whether the channels of the output are its last axis, or None if the trace does not tell.
+
+        The last operation with weights per channel decides, given the transpositions after it.
+        """
+        variable, last = self.output, True
+        while variable.producer is not None:
+            operation = variable.producer
+            if operation.name in _CHANNELS_LAST:
+                return last
+            if operation.name in _CHANNELS_FIRST:
+                return not last
+            last ^= _moves_last_axis(operation)
+            if not operation.inputs:
+                return None
+            variable = operation.inputs[0]
+        return None
 
     def seed(self, relevance: Any) -> Tensor:
         """Return relevance as a tensor, in float64 if the features are float64, else in float32."""
@@ -125,6 +153,14 @@ class Trace:
         while variable.producer is not None and variable.producer.name in _LAYOUT:
             variable = variable.producer.inputs[0]
         return variable is self.input
+
+
+def _moves_last_axis(operation: Operation) -> bool:
+    """Return whether an operation is a transposition that puts another axis last."""
+    given, n = operation.arguments, len(operation.inputs[0].shape) if operation.inputs else 0
+    if operation.name == "permute":
+        return bool(given["dims"][-1] % n != n - 1)
+    return operation.name == "transpose" and n - 1 in (given["dim0"] % n, given["dim1"] % n)
 
 
 def _attends(operation: Operation) -> bool:
