@@ -1,4 +1,4 @@
-"""Real tables for the benchmarks: the paper's, read from files, and others that ship with packages.
+"""Tables for the benchmarks: the paper's, read from files, others that ship with packages, and two generated.
 
 All tables are standardized. `NOTES` lists the other preprocessing steps.
 """
@@ -93,6 +93,44 @@ def _fair(_: Path) -> Any:
     return fair.load_pandas().data
 
 
+def _statsmodels(name: str, *dropped: str) -> Callable[[Path], Any]:
+    def read(_: Path) -> Any:
+        import statsmodels.datasets
+
+        return getattr(statsmodels.datasets, name).load_pandas().data.drop(columns=list(dropped))
+
+    return read
+
+
+def _weather(_: Path) -> Any:
+    from vega_datasets import local_data
+
+    return local_data.seattle_weather().select_dtypes("number")
+
+
+def _employment(_: Path) -> Any:
+    from vega_datasets import local_data
+
+    return local_data.us_employment().select_dtypes("number")
+
+
+def _factors(_: Path) -> Any:
+    """Return 12 features that depend on 3 factors, and 6 groups of unequal size."""
+    rng = np.random.default_rng(20261118)
+    group = rng.choice(6, 800, p=np.arange(1, 7) / 21)
+    factors = 2.0 * rng.normal(size=(6, 3))[group] + rng.normal(size=(800, 3))
+    return pd.DataFrame(factors @ rng.normal(size=(3, 12)) + 0.5 * rng.normal(size=(800, 12)))
+
+
+def _skewed(_: Path) -> Any:
+    """Return 8 features, the exponentials of 5 normal groups with different covariances."""
+    rng = np.random.default_rng(20261119)
+    group = rng.integers(5, size=800)
+    spread = rng.normal(size=(5, 8, 8)) / 4
+    rows = rng.normal(size=(5, 8))[group] + np.einsum("nij,nj->ni", spread[group], rng.normal(size=(800, 8)))
+    return pd.DataFrame(np.exp(rows))
+
+
 def _penguins(_: Path) -> Any:
     from palmerpenguins import load_penguins
 
@@ -128,6 +166,16 @@ _LOADERS: dict[str, Callable[[Path], Any]] = {
     "fair": _fair,
     "penguins": _penguins,
     "cars": _cars,
+    "anes96": _statsmodels("anes96", "popul"),
+    "randhie": _statsmodels("randhie"),
+    "modechoice": _statsmodels("modechoice", "individual"),
+    "macrodata": _statsmodels("macrodata", "year", "quarter"),
+    "statecrime": _statsmodels("statecrime"),
+    "elnino": _statsmodels("elnino", "YEAR"),
+    "weather": _weather,
+    "employment": _employment,
+    "factors": _factors,
+    "skewed": _skewed,
 }
 
 NOTES = {
@@ -142,4 +190,14 @@ NOTES = {
     "penguins": "The data come from palmerpenguins. We drop rows with missing values.",
     "cars": "The data come from vega_datasets. We drop rows with missing values.",
     "digits": "We drop constant columns.",
+    "anes96": "The data come from statsmodels. We drop popul, since the table contains its logarithm.",
+    "randhie": "The data come from statsmodels. We use 2,000 of the 20,190 rows.",
+    "modechoice": "The data come from statsmodels. We drop the number of the person.",
+    "macrodata": "The data come from statsmodels. We drop the year and the quarter.",
+    "statecrime": "The data come from statsmodels.",
+    "elnino": "The data come from statsmodels. We drop the year.",
+    "weather": "The data come from vega_datasets (Seattle).",
+    "employment": "The data come from vega_datasets (US employment).",
+    "factors": "Generated: 12 features that depend on 3 factors, with 6 groups of unequal size.",
+    "skewed": "Generated: the exponentials of 5 normal groups with different covariances, with 8 features.",
 }

@@ -1,22 +1,27 @@
-"""Compare the time of `explain` with each rule to that of `predict`: ``python -m benchmarks.rule_speed``.
+"""Compare the CPU time of `explain` with each rule to that of `predict`: ``python -m benchmarks.rule_speed``.
 
-The assignments of faiss and scikit-learn-intelex are measured too, if these libraries are installed.
+CPU times are those of all threads, and the least of several alternating runs, so the ratios can be compared
+on a machine that is not idle. ``--share 0.25`` measures a quarter of the rows, which saves time. The
+assignments of faiss and scikit-learn-intelex are measured too, if these libraries are installed.
 """
 
 from __future__ import annotations
 
-import time
+import argparse
+import os
 from collections.abc import Callable
 from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # otherwise, threads that wait use CPU time
+
 import numpy as np
 from sklearn.cluster import KMeans
 
 import whycluster as wc
-from benchmarks.compiled import CELLS, REPEATS
-from benchmarks.measure import geometric_mean, side_by_side, write
+from benchmarks.compiled import CELLS
+from benchmarks.measure import geometric_mean, least_cpu_times, write
 from benchmarks.speed import clustered
 
 PREDICT = "predict"
@@ -53,34 +58,43 @@ def peers(model: KMeans, X: Any) -> dict[str, Callable[[], Any]]:
         from sklearnex.cluster import KMeans as IntelKMeans
 
         fast = IntelKMeans(model.n_clusters, n_init=1, max_iter=1, init=model.cluster_centers_)
-        fast.fit(model.cluster_centers_)
+        fast.fit(X[:20_000])
         found["scikit-learn-intelex"] = lambda: fast.predict(X)
     return found
 
 
-def measure(dtype: Any, n_rows: int, d: int, n_clusters: int) -> tuple[float, dict[str, float]]:
+def measure(dtype: Any, fitted: KMeans, X: Any, repeats: int) -> tuple[float, dict[str, float]]:
     """Return the seconds of `predict`, and how many times as long all others take."""
-    rows, fitted = clustered(n_rows, d, n_clusters)
-    X, model = rows.astype(dtype), of_dtype(fitted, dtype)
+    model = of_dtype(fitted, dtype)
     calls: dict[str, Callable[[], Any]] = {PREDICT: partial(model.predict, X), **peers(model, X)}
     for name, query in QUERIES.items():
         options = dict(query)
         if "background" in options:
             options["background"] = X[: options["background"]]
         calls[name] = partial(wc.explain, model, X, **options)
-    rounds = [side_by_side(calls, 1) for _ in range(REPEATS)]
-    ratios = {name: float(np.median([times[name] / times[PREDICT] for times in rounds])) for name in calls}
-    print(np.dtype(dtype).name, n_rows, d, n_clusters, ratios, flush=True)
-    return float(np.median([times[PREDICT] for times in rounds])), ratios
+    times = least_cpu_times(calls, repeats)
+    ratios = {name: seconds / times[PREDICT] for name, seconds in times.items()}
+    print(X.dtype, *X.shape, len(model.cluster_centers_), ratios, flush=True)
+    return times[PREDICT], ratios
 
 
-def table(dtype: Any) -> list[str]:
+def tables(share: float, repeats: int) -> list[str]:
+    """Return the tables of both dtypes."""
+    found: dict[str, list[Any]] = {"float64": [], "float32": []}
+    for n_rows, d, n_clusters in CELLS:
+        rows, fitted = clustered(int(n_rows * share), d, n_clusters)
+        for dtype, of_cells in found.items():
+            X = rows.astype(dtype)
+            of_cells.append(((len(X), d, n_clusters), *measure(dtype, fitted, X, repeats)))
+    return [line for dtype, of_cells in found.items() for line in table(dtype, of_cells)]
+
+
+def table(dtype: str, found: list[Any]) -> list[str]:
     """Return the table of one dtype."""
-    found = [(cell, *measure(dtype, *cell)) for cell in CELLS]
     names = [name for name in found[0][2] if name != PREDICT]
     lines = [
         "",
-        f"## {np.dtype(dtype).name}",
+        f"## {dtype}",
         "",
         f"| rows | d | K | predict, ms | {' | '.join(names)} |",
         "|---:|---:|---:|---:|" + "---:|" * len(names),
@@ -92,50 +106,56 @@ def table(dtype: Any) -> list[str]:
     return [*lines, f"| geometric mean | | | | {' | '.join(f'{mean:.2f}x' for mean in means)} |"]
 
 
-def cpu_ratio(dtype: Any, n_rows: int, d: int, n_clusters: int) -> float:
-    """Return the least CPU time of the sequential rule, divided by that of the default rule."""
-    rows, model = clustered(n_rows, d, n_clusters)
-    X, least = rows.astype(dtype), {"path": np.inf, "sequential": np.inf}
-    for _ in range(REPEATS):
-        for rule in least:
-            begun = time.process_time()
-            wc.explain(model, X, rule=rule)
-            least[rule] = min(least[rule], time.process_time() - begun)
-    return least["sequential"] / least["path"]
+def cpu_ratio(dtype: Any, cell: tuple[int, int, int], repeats: int) -> float:
+    """Return the CPU time of the sequential rule, divided by that of the default rule."""
+    rows, model = clustered(*cell)
+    X = rows.astype(dtype)
+    rules = "path", "sequential"
+    calls: dict[str, Callable[[], Any]] = {rule: partial(wc.explain, model, X, rule=rule) for rule in rules}
+    times = least_cpu_times(calls, repeats)
+    return times["sequential"] / times["path"]
 
 
-def sequential() -> list[str]:
+def sequential(repeats: int) -> list[str]:
     """Return the table of the sequential rule."""
     lines = [
         "",
         "## The sequential rule",
         "",
-        "CPU time of the sequential rule, divided by that of the default rule, path, on the same data; both",
-        f"are the least of {REPEATS} alternating runs.",
+        "The table shows the CPU time of the sequential rule, divided by that of the default rule, path.",
         "",
         "| rows | d | K | float64 | float32 |",
         "|---:|---:|---:|---:|---:|",
     ]
     for n_rows, d, n_clusters in SEQUENTIAL:
-        ratios = [cpu_ratio(dtype, n_rows, d, n_clusters) for dtype in (np.float64, np.float32)]
+        cell = n_rows, d, n_clusters
+        ratios = [cpu_ratio(dtype, cell, repeats) for dtype in (np.float64, np.float32)]
         cells = " | ".join(f"{ratio:.1f}x" for ratio in ratios)
         lines.append(f"| {n_rows:,} | {d} | {n_clusters} | {cells} |")
+        print(lines[-1], flush=True)
     return lines
 
 
 def main() -> None:
     """Measure both dtypes and write results/rule_speed.md."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.rule_speed")
+    parser.add_argument("--share", type=float, default=1.0, help="the share of the rows to measure")
+    parser.add_argument("--repeats", type=int, default=9, help="the number of runs of each call")
+    chosen = parser.parse_args()
     lines = [
         "# The time of each rule",
         "",
-        "The tables show times relative to that of scikit-learn's `KMeans.predict` on the same data, as the",
-        f"median of {REPEATS} rounds, in each of which every call runs once. `explain` measures beta and the",
-        "cluster sizes on all rows, unless a background or beta is given.",
+        "The tables show CPU times relative to that of scikit-learn's `KMeans.predict` on the same data.",
+        f"Each is the least of {chosen.repeats} runs, in which the calls take turns, over all threads.",
+        "`explain` measures beta and the cluster sizes on all rows, unless a background or beta is given.",
+        f"The tables of both dtypes use {chosen.share:.0%} of the usual rows. With fewer rows, fixed costs",
+        "count more.",
+        *tables(chosen.share, chosen.repeats),
+        *sequential(chosen.repeats),
     ]
-    for dtype in (np.float64, np.float32):
-        lines += table(dtype)
-    lines += sequential()
-    write("rule_speed", "python -m benchmarks.rule_speed", lines)
+    options = f" --share {chosen.share} --repeats {chosen.repeats}"
+    command = "python -m benchmarks.rule_speed" + options * (options != " --share 1.0 --repeats 9")
+    write("rule_speed", command, lines)
 
 
 if __name__ == "__main__":

@@ -42,15 +42,32 @@ def test_rules_list_missing_files(results: Path, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.slow
+def test_fresh_data_sets_have_a_page_of_their_own(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not rules.FRESH.keys() & {**rules.TUNED, **rules.TESTED}.keys()
+    monkeypatch.setattr(rules, "SEEDS", range(1))
+    monkeypatch.setattr(rules, "MOST_ROWS", 60)
+    monkeypatch.setattr(rules, "FRESH", {"factors": 3, "hepac": 8})
+    monkeypatch.setattr("sys.argv", ["benchmark", "--fresh", "--data", str(results / "nowhere")])
+    rules.main()
+    page = (results / "rules_fresh.md").read_text()
+    assert "| factors | 60 x 12 | 3 |" in page
+    assert "- hepac: not measured" in page
+    assert "| fresh | " in page
+    assert not (results / "rules.md").exists()
+
+
+@pytest.mark.slow
 def test_mixtures_list_missing_files(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mixtures, "SEEDS", range(1))
     monkeypatch.setattr(mixtures, "MOST_ROWS", 60)
     monkeypatch.setattr(mixtures, "TUNED", {"iris": 3, "hepac": 8})
     monkeypatch.setattr(mixtures, "TESTED", {"winer": 3})
+    monkeypatch.setattr(mixtures, "FRESH", {"factors": 3})
     monkeypatch.setattr(mixtures, "SHAPES", ((2, 3),))
     mixtures.main()
     page = (results / "mixtures.md").read_text()
     assert page.count("| winer | 60 x 13 | 3 |") == 2
+    assert page.count("| factors | 60 x 12 | 3 |") == 2
     assert page.count("- hepac: not measured") == 1
     assert all(f"| {name} | +" in page for name in (*mixtures.QUADRATIC, *mixtures.RULES))
 
