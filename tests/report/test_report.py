@@ -32,6 +32,7 @@ from tests.report.page import HOSTILE, Page, explained_wines, hostile_table, man
 from whycluster.explanations import findings
 from whycluster.explanations.maps.cluster_styles import SHAPES
 from whycluster.explanations.stories.member_sample import MemberSample
+from whycluster.explanations.wording.formatting import percent
 from whycluster.plots import style
 from whycluster.report.packing import scaled_halves
 from whycluster.report.sampling import choose_rows
@@ -53,6 +54,22 @@ def wines() -> wc.Explanation:
 
 def test_what_is_there_without_a_script(wines: wc.Explanation, tmp_path: Path) -> None:
     assert words_of(Page.of(wines, tmp_path)) == (GOLDEN / "report.txt").read_text()
+
+
+def test_rules_are_those_of_the_explanation(wines: wc.Explanation, tmp_path: Path) -> None:
+    words, rules = words_of(Page.of(wines, tmp_path)), wines.rules()
+    assert words.count("Rules for these rows") == len(rules) == 3
+    for rule in rules.ordered:
+        coverage, precision = percent(rule.coverage), percent(rule.precision)
+        figures = f"({coverage} of the cluster; {precision} of the rows with this are in it)"
+        assert f"{rule.text} {figures}" in " ".join(words.split())
+
+
+def test_rules_of_some_tables_are_left_out(wines: wc.Explanation, tmp_path: Path) -> None:
+    """Rules of few rows say little, and rules of very many clusters take long."""
+    assert "Rules for" not in words_of(Page.of(wines[:5], tmp_path))
+    X = np.arange(123.0)[:, None] * [1.0, 2.0]
+    assert "Rules for" not in words_of(Page.of(wc.explain(X[::3], X), tmp_path))
 
 
 def test_rows_have_the_numbers_of_the_explanation(wines: wc.Explanation, tmp_path: Path) -> None:

@@ -399,6 +399,7 @@ class Contents(ABC):
                 "width": round(100 * size / max(1, self.n_rows), 1),
                 "proposed": "",
                 "typical_values": [],
+                "rules": None,
                 "evidence": medians[g],
                 "strip": outlines[g],
                 "boundary": boundary,

@@ -15,11 +15,13 @@ from whycluster.data.arrays import evenly_spaced, strongest
 from whycluster.data.table import Table
 from whycluster.explanations import findings
 from whycluster.explanations.explanation import Explanation
+from whycluster.explanations.reasons.rules import ClusterRules, Rule
 from whycluster.explanations.stories.member_sample import MemberSample
 from whycluster.explanations.stories.story import splits_evidence
 from whycluster.explanations.summaries.naming import propose_names
 from whycluster.explanations.summaries.statements import Statement
 from whycluster.explanations.summaries.summary import Summary
+from whycluster.explanations.wording.formatting import percent
 from whycluster.report.contents import FEW_CLUSTERS, LEAST_SHARE, N_COMPETITORS, Contents, Plan
 from whycluster.report.distributions import Distributions
 from whycluster.report.formatting import clean_names, clean_sentences, format_shares
@@ -36,6 +38,18 @@ from whycluster.report.values import choose_encoding, encode_values, renumber_fe
 _MAX_NAMED = 10  # maximum number of unused columns that are named
 _ENOUGH = 10  # number of rows needed to tell that a column is unused
 _SAMPLED_ROWS, _SAMPLED_COLUMNS = 500, 100  # of which the sizes of values are estimated
+
+
+def _as_lines(found: ClusterRules) -> dict[str, Any]:
+    """Return the rules of a cluster as text."""
+
+    def line(text: str, each: Rule | ClusterRules) -> dict[str, str]:
+        coverage, precision = percent(each.coverage), percent(each.precision)
+        return {"text": text, "coverage": coverage, "precision": precision}
+
+    texts = clean_sentences(rule.text for rule in found.rules)
+    lines = [line(text, rule) for text, rule in zip(texts, found.rules, strict=True)]
+    return {"lines": lines, "together": line("", found) if len(lines) > 1 else None}
 
 
 @dataclass(frozen=True)
@@ -114,14 +128,26 @@ class TableContents(Contents):
         features = self._features(6 if len(cards) <= 20 else 3)
         named = list(propose_names(self.summary).values())
         proposed = clean_names([named[g] for g in groups])
-        columns = zip(groups, cards, sentences, features, proposed, strict=True)
+        columns, rules = zip(groups, cards, sentences, features, proposed, strict=True), self._rules()
         for g, card, sentence, lines, name in columns:
-            card["sentence"], card["features"] = sentence, lines
+            card["sentence"], card["features"], card["rules"] = sentence, lines, rules.get(card["code"])
             card["typical_values"] = typical_values(self.summary, g)
             card["proposed"] = "" if name.lower() in (card["name"], card["heading"].lower()) else name
             if any(line["inside"].endswith("%") for line in lines):
                 card["means"] = "Mean or frequency"
         return cards
+
+    def _rules(self) -> dict[int, dict[str, Any]]:
+        """Return the rules of each cluster, by code, with their figures on all rows; {} if there are none.
+
+        If all rows are explained for one cluster of given labels, their own labels are not known.
+        """
+        exp = self.exp
+        has_labels = exp.fidelity is None or not exp.is_targeted or exp.is_labeled
+        if not has_labels or len(self.groups.codes) > FEW_CLUSTERS or self.n_rows < _ENOUGH:
+            return {}
+        codes = {label: code for code, label in enumerate(exp.labels.tolist())}
+        return {codes[each.cluster]: _as_lines(each) for each in exp.rules() if each.rules}
 
     def _features(self, n: int) -> list[list[dict[str, Any]]]:
         """Describe the ``n`` features with the largest shares in each cluster, without shares below 0.5%."""
@@ -145,11 +171,11 @@ class TableContents(Contents):
         )
         largest = max((abs(float(share[pair])) for pair in pairs), default=0.0) or 1.0
         lines: dict[int, list[dict[str, Any]]] = {g: [] for g in described}
-        for (g, i), name, comparison, percent, inside, outside, drawing in columns:
+        for (g, i), name, comparison, part, inside, outside, drawing in columns:
             lines[g].append(
                 {
                     "name": name,
-                    "share": percent,
+                    "share": part,
                     "width": round(100 * abs(float(share[g, i])) / largest, 1),
                     "side": "for" if share[g, i] >= 0 else "against",
                     "comparison": comparison,
