@@ -218,7 +218,7 @@ STEPS: dict[str, Case] = {
             k_means(),
         )
     ),
-    "normalised": Case(make_pipeline(StandardScaler(), Normalizer(), k_means())),
+    "normalized": Case(make_pipeline(StandardScaler(), Normalizer(), k_means())),
     "nested": Case(make_pipeline(make_pipeline(MinMaxScaler(), make_pipeline(StandardScaler())), k_means())),
     # selectors
     "variance": Case(
@@ -480,7 +480,7 @@ STEPS: dict[str, Case] = {
         cut=1,
         data="counts",
     ),
-    "counts, normalised": Case(
+    "counts, normalized": Case(
         make_pipeline(Normalizer(), TruncatedSVD(5, random_state=0), k_means(4)), cut=1, data="counts"
     ),
     "counts, projected": Case(

@@ -468,7 +468,7 @@ def test_missing_categories_of_polars() -> None:
     assert_adds_up(exp)
 
 
-@pytest.mark.parametrize("name", ["scaled pca", "standard", "variance", "union with weights", "normalised"])
+@pytest.mark.parametrize("name", ["scaled pca", "standard", "variance", "union with weights", "normalized"])
 def test_arrays_frames_and_sparse_rows_give_the_same(name: str) -> None:
     model, names = fitted(name), [f"c{i}" for i in range(13)]
     expected = wc.explain(model, WINE)

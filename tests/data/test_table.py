@@ -244,24 +244,24 @@ TEXT: dict[str, Any] = {
 }
 
 
-def colours(kind: str = "string") -> pa.Table:
+def colors(kind: str = "string") -> pa.Table:
     """A column of text of some kind, and one of numbers."""
     rng = np.random.default_rng(0)
-    colour = pa.array(rng.choice(["red", "blue"], 60).tolist(), TEXT[kind])
-    return pa.table({"colour": colour, "size": rng.normal(size=60)})
+    color = pa.array(rng.choice(["red", "blue"], 60).tolist(), TEXT[kind])
+    return pa.table({"color": color, "size": rng.normal(size=60)})
 
 
 def with_gap(table: pa.Table, row: int) -> pa.Table:
-    """With a colour that is missing."""
-    texts = table["colour"].to_pylist()
+    """With a color that is missing."""
+    texts = table["color"].to_pylist()
     texts[row] = None
-    return table.set_column(0, "colour", pa.array(texts, table["colour"].type))
+    return table.set_column(0, "color", pa.array(texts, table["color"].type))
 
 
 def encoded() -> Pipeline:
-    """A pipeline whose clusters are by colour, but for the sizes that are far off."""
-    steps = make_column_transformer((OneHotEncoder(), ["colour"]), (MinMaxScaler((0, 1.5)), ["size"]))
-    return make_pipeline(steps, KMeans(2, n_init=2, random_state=0)).fit(colours().to_pandas())
+    """A pipeline whose clusters are by color, but for the sizes that are far off."""
+    steps = make_column_transformer((OneHotEncoder(), ["color"]), (MinMaxScaler((0, 1.5)), ["size"]))
+    return make_pipeline(steps, KMeans(2, n_init=2, random_state=0)).fit(colors().to_pandas())
 
 
 def write_parquet(table: pa.Table, path: Path) -> None:
@@ -276,22 +276,22 @@ def write_parquet(table: pa.Table, path: Path) -> None:
 def test_text_that_is_missing_is_told_by_part_row_and_column_whatever_its_type(
     kind: str, tmp_path: Path
 ) -> None:
-    model = KModes(2, n_init=1, random_state=0).fit(colours().to_pandas()[["colour", "colour"]])
-    gap = with_gap(colours(kind), 7)
-    write_parquet(pa.table({"colour": gap["colour"], "other": gap["colour"]}), tmp_path / "a.parquet")
+    model = KModes(2, n_init=1, random_state=0).fit(colors().to_pandas()[["color", "color"]])
+    gap = with_gap(colors(kind), 7)
+    write_parquet(pa.table({"color": gap["color"], "other": gap["color"]}), tmp_path / "a.parquet")
     said = (
-        "explain_dataset: part 'a.parquet': data must have no missing values; row 7, feature 'colour' holds "
+        "explain_dataset: part 'a.parquet': data must have no missing values; row 7, feature 'color' holds "
         'None. Drop or fill such rows first. Or pass invalid="skip" to get nulls for such rows.'
     )
     with pytest.raises(InvalidInputError, match=f"^{re.escape(said)}"):
-        wc.explain_dataset(model, tmp_path / "a.parquet", tmp_path / "out", columns=["colour", "other"])
+        wc.explain_dataset(model, tmp_path / "a.parquet", tmp_path / "out", columns=["color", "other"])
 
 
 @pytest.mark.parametrize("kind", TEXT)
 def test_rows_whose_text_is_missing_are_skipped_whatever_its_type(kind: str, tmp_path: Path) -> None:
-    model, whole = encoded(), colours(kind)
+    model, whole = encoded(), colors(kind)
     write_parquet(with_gap(whole, 7), tmp_path / "a.parquet")
-    assert pq.read_schema(tmp_path / "a.parquet").field("colour").type == TEXT[kind]
+    assert pq.read_schema(tmp_path / "a.parquet").field("color").type == TEXT[kind]
     with pytest.raises(InvalidInputError, match=r"part 'a\.parquet': .* Or pass invalid=\"skip\""):
         wc.explain_dataset(model, tmp_path / "a.parquet", tmp_path / "out", beta=1.0)
     found = wc.explain_dataset(model, tmp_path / "a.parquet", tmp_path / "out", beta=1.0, invalid="skip")
@@ -299,21 +299,21 @@ def test_rows_whose_text_is_missing_are_skipped_whatever_its_type(kind: str, tmp
     written = pq.read_table(found.parts[0])
     assert np.flatnonzero(written["cluster"].is_null().to_numpy()).tolist() == [7]
     expected = wc.explain(model, whole, beta=1.0).relevance[:, 0]
-    given = np.array(written["colour"].to_pylist(), dtype=float)
+    given = np.array(written["color"].to_pylist(), dtype=float)
     np.testing.assert_allclose(np.delete(given, 7), np.delete(expected, 7), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
 @pytest.mark.parametrize("kind", TEXT)
-def test_every_colour_is_tried_in_a_counterfactual_whatever_its_type(kind: str, library: str) -> None:
-    model, table = encoded(), colours(kind)
+def test_every_color_is_tried_in_a_counterfactual_whatever_its_type(kind: str, library: str) -> None:
+    model, table = encoded(), colors(kind)
     X = {"pandas": table.to_pandas(), "polars": pl.DataFrame(table), "pyarrow": table}[library]
-    exp, plain = wc.explain(model, X), wc.explain(model, colours().to_pandas())
+    exp, plain = wc.explain(model, X), wc.explain(model, colors().to_pandas())
     found = [exp.counterfactual(row) for row in range(0, 60, 5)]
-    assert {colour for one in found if (colour := one.single[0]) is not None} == {"red", "blue"}
+    assert {color for one in found if (color := one.single[0]) is not None} == {"red", "blue"}
     for row, one in zip(range(0, 60, 5), found, strict=True):
-        assert one.held == {"colour": "category"}
+        assert one.held == {"color": "category"}
         assert one.single[0] == plain.counterfactual(row).single[0]
     assert exp[[3, 1]].top(2).value.tolist() == plain[[3, 1]].top(2).value.tolist()
 
@@ -381,7 +381,19 @@ def test_wide_frames_are_explained_like_arrays(library: str, kind: str) -> None:
     )()
     found, expected = wc.explain(X[:3], table), wc.explain(X[:3], X)
     assert found.relevance.dtype == expected.relevance.dtype
-    np.testing.assert_array_equal(found.relevance, expected.relevance)
+    if kind == "float32":  # single precision adds up a row of an array in another order than separate columns
+        most = np.abs(expected.relevance).max(axis=1, keepdims=True)
+        np.testing.assert_allclose(found.relevance / most, expected.relevance / most, rtol=0, atol=1e-6)
+    else:
+        np.testing.assert_array_equal(found.relevance, expected.relevance)
+
+
+def slowness() -> float:
+    """Return how many times slower this machine is now than an ordinary one, for limits of time."""
+    start, total = time.process_time(), 0
+    for number in range(1_000_000):
+        total += number
+    return max(1.0, (time.process_time() - start) / 0.06)
 
 
 @pytest.mark.slow
@@ -405,7 +417,7 @@ def test_counterfactuals_in_frames_of_many_columns() -> None:
     frame = pd.DataFrame(X, columns=[f"c{i}" for i in range(X.shape[1])])
     start = time.perf_counter()
     found = wc.explain(X[:3], frame).counterfactual(5)
-    assert time.perf_counter() - start < 30
+    assert time.perf_counter() - start < 30 * slowness()
     assert found.found
     expected = wc.explain(X[:3], X).counterfactual(5)
     np.testing.assert_array_equal(found.change, expected.change)
@@ -426,7 +438,7 @@ def test_counterfactuals_in_wide_frames_of_any_kind(kind: str) -> None:
     exp = wc.explain(X[:3], frame)
     start = time.perf_counter()
     found = exp.counterfactual(5)
-    assert time.perf_counter() - start < 30
+    assert time.perf_counter() - start < 30 * slowness()
     assert (wc.neuralize(X[:3]).assign(changes_of(found, frame, 6)) == found.to).all()
 
 
@@ -457,7 +469,7 @@ def test_counterfactuals_in_wide_frames_of_mixed_columns() -> None:
     start = time.process_time()
     found = exp.counterfactual(0)
     assert str(found)
-    assert time.process_time() - start < 7
+    assert time.process_time() - start < 7 * slowness()
     changed = frame.iloc[[0]].copy()
     for name, change, value in zip(frame.columns, found.change, found.after, strict=True):
         if change:

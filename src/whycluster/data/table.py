@@ -72,6 +72,13 @@ class Table(Rows):
         """Return the inputs of the network for these rows, minus ``offset``; usually the result of `read`."""
         return self.read(start, stop, offset, out)
 
+    def inputs_in_tiles(self, start: int, stop: int, size: int, offset: Floats | None, out: Floats) -> Floats:  # noqa: ARG002  # for subclasses
+        """Return rows start..stop like `inputs`, with values that do not depend on the other rows.
+
+        Subclasses whose values depend on how many rows are read at once read ``size`` rows at a time.
+        """
+        return self.inputs(start, stop, offset, out)
+
     @abstractmethod
     def _select(self, rows: Codes) -> Any:
         """Return the given rows in the user's own container."""

@@ -6,6 +6,7 @@ from dataclasses import replace
 from inspect import getattr_static
 from typing import Any
 
+from sklearn.decomposition import NMF, LatentDirichletAllocation
 from sklearn.pipeline import Pipeline
 
 from whycluster.core.errors import UnsupportedModelError
@@ -17,12 +18,15 @@ from whycluster.pipelines.front_ends import front_end_of
 from whycluster.pipelines.network import check_not_deep, network_behind
 from whycluster.pipelines.steps import first_transformer, flatten_steps, transformers_in
 
+TOPIC_MODELS = (LatentDirichletAllocation, NMF)
+"""Models without ``predict``, whose `transform` gives the weights of the clusters."""
+
 
 @adapt.register(Pipeline)
 def _pipeline(model: Any) -> Network | OnlyLabels | AwaitingColumns:
     """Return the network of the last step, applied to the output of the steps before it."""
     end = model.steps[-1][1]
-    if not (hasattr(end, "predict") or hasattr(end, "fit_predict")):
+    if not (hasattr(end, "predict") or hasattr(end, "fit_predict") or isinstance(end, TOPIC_MODELS)):
         raise UnsupportedModelError(
             f"neuralize: the last step of the pipeline must be a clustering model; got {end!r}."
         )
@@ -44,10 +48,11 @@ def _put_behind(
     model: Any, last: Network | OnlyLabels | AwaitingColumns, first: Any, transformers: list[Any]
 ) -> Network | OnlyLabels | AwaitingColumns:
     """Put the last step, as its adapter returns it, behind the other steps; ``first`` is the first step."""
+    names = names_of(first)
 
     def behind(network: Network) -> Network:
         n_columns = first.n_features_in_ if hasattr(first, "n_features_in_") else network.n_features
-        return network_behind(model.steps[:-1], network, n_columns, names_of(first))
+        return network_behind(model.steps[:-1], network, n_columns, names)
 
     if isinstance(last, OnlyLabels):  # labels can be explained whatever the steps are
 
@@ -55,7 +60,7 @@ def _put_behind(
             check_fitted(*transformers)
             return model[:-1].transform(X)
 
-        return replace(last, behind=behind, transform=transform, names=names_of(first))
+        return replace(last, behind=behind, transform=transform, names=names)
     check_fitted(*transformers)
     if isinstance(last, AwaitingColumns):
         place = last.place

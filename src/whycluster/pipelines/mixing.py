@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from whycluster.core.arrays import Codes, Floats, product
-from whycluster.core.energies.energy import Energy, Parts, carve
+from whycluster.core.energies.energy import Energy, Parts, Quadratics, carve
 from whycluster.core.energies.kernel import KernelEnergy
 from whycluster.core.energies.squared import SquaredEnergy
 from whycluster.models.energies import DiagonalGaussianEnergy, GaussianEnergy, TreeEnergy
@@ -119,6 +119,15 @@ class MixingEnergy(WrappedEnergy):
         inner = self.energy.linearized()
         return None if inner is None else through(inner, self.linear)
 
+    def quadratics(self) -> Quadratics | None:
+        """Return the quadratic functions after the map."""
+        inner = self.energy.quadratics()
+        if inner is None or inner.matrix is not None:
+            return None
+        matrix = self.linear.matrix
+        dense = matrix if isinstance(matrix, np.ndarray) else matrix.toarray()
+        return inner._replace(matrix=dense, shift=self.shift)
+
     def step_scale(self) -> Floats:
         """Return 1 / unit, the length of a step of 1 in the units used before mixing."""
         unit = self.linear.unit
@@ -182,7 +191,7 @@ class MixedSquaresEnergy(MixingEnergy):
 
     def __init__(self, energy: SquaredEnergy, linear: AffineMap) -> None:
         super().__init__(energy, linear)
-        self._linear = None
+        self._linear, self._has_ties = None, energy.has_copies
         if energy.linear is not None:
             slopes, bias = energy.linear
             self._linear = np.asarray((linear.matrix.T @ slopes.T).T), bias + slopes @ self.shift
@@ -209,7 +218,8 @@ class MixedSquaresEnergy(MixingEnergy):
         slopes, bias = self._linear
         product(x, slopes.T, out=out)
         out += bias
-        self.energy.keep_ties(out)
+        if self._has_ties:
+            self.energy.keep_ties(out)
 
     def combine(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:
         """Write the split, with three matrix products for all rows or two for the rows of each cluster."""
