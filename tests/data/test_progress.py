@@ -7,7 +7,7 @@ import io
 import pytest
 
 from whycluster.data import progress
-from whycluster.data.progress import Progress, track
+from whycluster.data.progress import Progress
 
 
 class Terminal(io.StringIO):
@@ -57,39 +57,3 @@ def test_a_process_without_stderr(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stderr", None)
     with Progress("counting", 1) as bar:
         bar.step()
-
-
-def test_items_are_tracked(monkeypatch: pytest.MonkeyPatch) -> None:
-    stream = Terminal()
-    monkeypatch.setattr("sys.stderr", stream)
-    monkeypatch.setattr(progress, "_PATIENCE", 0.0)
-    monkeypatch.setattr(progress, "_PAUSE", 0.0)
-    assert list(track("counting", "abcd")) == list("abcd")
-    for part in ("counting", " 25%", " 50%", "100%", "s left"):
-        assert part in stream.getvalue()
-    assert stream.getvalue().endswith("\r")
-
-
-def test_the_bar_of_items_disappears_if_the_loop_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    stream = Terminal()
-    monkeypatch.setattr("sys.stderr", stream)
-    monkeypatch.setattr(progress, "_PATIENCE", 0.0)
-
-    def fail_at_the_third() -> None:
-        for item in track("counting", range(5)):
-            if item == 2:
-                raise ValueError(item)
-
-    with pytest.raises(ValueError, match="2"):
-        fail_at_the_third()
-    assert "counting" in stream.getvalue()
-    assert stream.getvalue().endswith("\r")
-    assert Progress._open == []
-
-
-def test_a_single_item_needs_no_bar(monkeypatch: pytest.MonkeyPatch) -> None:
-    stream = Terminal()
-    monkeypatch.setattr("sys.stderr", stream)
-    monkeypatch.setattr(progress, "_PATIENCE", 0.0)
-    assert list(track("counting", [1])) == [1]
-    assert stream.getvalue() == ""

@@ -235,10 +235,10 @@ def test_categories_and_noise_are_named(wine: NDArray[np.float64]) -> None:
     assert markers[2].startswith("noise (")
     frame = pd.DataFrame({"age": [20.0, 21, 60, 61], "city": ["Rome", "Rome", "Oslo", "Oslo"]})
     mixed = wc.explain(wc.tabular.pipeline(frame, 2), frame)
-    labelled = {label for ax in mixed.plot.clusters() for label in tick_labels(ax.yaxis)}
+    labeled = {label for ax in mixed.plot.clusters() for label in tick_labels(ax.yaxis)}
     old = mixed.cluster[2]
     ages = {f"age, higher than in {1 - old}", f"age, lower than in {old}"}
-    assert labelled == {"city, mostly Rome", "city, mostly Oslo"} | ages
+    assert labeled == {"city, mostly Rome", "city, mostly Oslo"} | ages
     for ax in (mixed.plot.row(), mixed.plot.beeswarm(), mixed.plot.map(), mixed.plot.heatmap()):
         drawn(ax)
 

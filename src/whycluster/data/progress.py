@@ -5,16 +5,14 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import TypeVar
 
 _PATIENCE = 2.0  # seconds before a bar appears
 _PAUSE = 0.1  # seconds between two updates
 _BEAT = 0.5  # seconds between two updates if the number of steps is unknown
 _WIDTH = 30
-_T = TypeVar("_T")
 
 shown = True
 """Whether bars are shown; see `hidden`."""
@@ -99,15 +97,3 @@ class Progress:
             if self._written:  # clear the line
                 sys.stderr.write("\r" + " " * self._written + "\r")
                 sys.stderr.flush()
-
-
-def track(title: str, items: Sequence[_T]) -> Iterable[_T]:
-    """Iterate over items with a progress bar; a single item needs none."""
-    return items if len(items) < 2 else _count(title, items)
-
-
-def _count(title: str, items: Sequence[_T]) -> Iterator[_T]:
-    with Progress(title, len(items)) as bar:
-        for item in items:
-            yield item
-            bar.step()
