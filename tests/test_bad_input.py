@@ -152,7 +152,8 @@ def test_results_too_small_for_float32(rule: str) -> None:
 
 @pytest.mark.parametrize("rule", ["min-take-most", "joint", "contrast"])
 def test_small_float32_values_keep_their_digits(rule: str) -> None:
-    small, beta = np.float32(2.0**-50), 0.5  # a power of 2 changes no digit, except of sums with subnormal terms
+    # A power of 2 changes no digit, except of sums with subnormal terms.
+    small, beta = np.float32(2.0**-50), 0.5
     exp = wc.explain(CENTROIDS * small, ROWS.astype("f4") * small, beta=beta / float(small) ** 2, rule=rule)
     expected = wc.explain(CENTROIDS, ROWS.astype("f4"), beta=beta, rule=rule).relevance
     np.testing.assert_array_max_ulp(exp.relevance, expected * small**2, maxulp=2)
