@@ -388,14 +388,6 @@ def test_wide_frames_are_explained_like_arrays(library: str, kind: str) -> None:
         np.testing.assert_array_equal(found.relevance, expected.relevance)
 
 
-def slowness() -> float:
-    """Return how many times slower this machine is now than an ordinary one, for limits of time."""
-    start, total = time.process_time(), 0
-    for number in range(1_000_000):
-        total += number
-    return max(1.0, (time.process_time() - start) / 0.06)
-
-
 @pytest.mark.slow
 def test_frames_of_many_columns_take_about_as_long_as_arrays() -> None:
     """Looking up the type of each column for every block took thirty times as long."""
@@ -415,9 +407,9 @@ def test_frames_of_many_columns_take_about_as_long_as_arrays() -> None:
 def test_counterfactuals_in_frames_of_many_columns() -> None:
     X = np.random.default_rng(0).normal(size=(20, 20_000))
     frame = pd.DataFrame(X, columns=[f"c{i}" for i in range(X.shape[1])])
-    start = time.perf_counter()
+    start = time.process_time()
     found = wc.explain(X[:3], frame).counterfactual(5)
-    assert time.perf_counter() - start < 30 * slowness()
+    assert time.process_time() - start < 30
     assert found.found
     expected = wc.explain(X[:3], X).counterfactual(5)
     np.testing.assert_array_equal(found.change, expected.change)
@@ -436,9 +428,9 @@ def test_counterfactuals_in_wide_frames_of_any_kind(kind: str) -> None:
         columns = {f"c{i}": X[:, i] for i in range(20_000)}
     frame = pd.DataFrame(columns)
     exp = wc.explain(X[:3], frame)
-    start = time.perf_counter()
+    start = time.process_time()
     found = exp.counterfactual(5)
-    assert time.perf_counter() - start < 30 * slowness()
+    assert time.process_time() - start < 30
     assert (wc.neuralize(X[:3]).assign(changes_of(found, frame, 6)) == found.to).all()
 
 
@@ -469,7 +461,7 @@ def test_counterfactuals_in_wide_frames_of_mixed_columns() -> None:
     start = time.process_time()
     found = exp.counterfactual(0)
     assert str(found)
-    assert time.process_time() - start < 7 * slowness()
+    assert time.process_time() - start < 7
     changed = frame.iloc[[0]].copy()
     for name, change, value in zip(frame.columns, found.change, found.after, strict=True):
         if change:

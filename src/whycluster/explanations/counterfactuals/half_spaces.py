@@ -173,8 +173,10 @@ class Limits(NamedTuple):
     def between(cls, low: Floats, high: Floats) -> Limits:
         """Return the finite ones of these bounds, (C,) each."""
         some, other = np.flatnonzero(np.isfinite(low)), np.flatnonzero(np.isfinite(high))
-        unit = np.eye(len(low))
-        return cls(np.vstack([unit[some], -unit[other]]), np.concatenate([low[some], -high[other]]))
+        sides = np.zeros((len(some) + len(other), len(low)))  # tables have many columns, but few limits
+        sides[np.arange(len(some)), some] = 1.0
+        sides[len(some) + np.arange(len(other)), other] = -1.0
+        return cls(sides, np.concatenate([low[some], -high[other]]))
 
     def added_to(self, g: Floats, need: Floats) -> tuple[Floats, Floats]:
         """Return the half-spaces g y >= need together with the limits."""
