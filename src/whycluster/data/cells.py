@@ -22,6 +22,8 @@ def cells_of(native: Any, row: int) -> list[Any]:
         native, row = native[[row]].toarray(), 0
     if isinstance(native, np.ndarray):
         return native[row].tolist()  # type: ignore[no-any-return]
+    if hasattr(native, "iloc") and _holds_only_floats(native):
+        return native.iloc[row].tolist()  # type: ignore[no-any-return]
     frame = nw.from_native(native, eager_only=True)[row : row + 1]
     return [series.to_list()[0] for series in frame.iter_columns()]
 
@@ -91,6 +93,12 @@ def _frame_with_cells(native: Any, new: dict[int, dict[int, Any]]) -> Any:
     Wide frames have thousands of columns but few types, so work that depends on the type is done only once.
     """
     frame = nw.from_native(native, eager_only=True)
+    if frame.implementation.is_pandas() and _holds_only_floats(native) and _are_floats(new):
+        return type(native)(
+            _with_values(native.to_numpy(), "float64", list(range(native.shape[1])), new),
+            index=native.index,
+            columns=native.columns,
+        )
     if frame.implementation.is_pandas() and native.shape[1] >= _MANY_COLUMNS:
         return _wide_pandas_with_cells(native, new)
     columns, wider = _native_columns(frame), _WiderTypes()
@@ -103,6 +111,15 @@ def _frame_with_cells(native: Any, new: dict[int, dict[int, Any]]) -> Any:
     if frame.implementation.is_polars():
         return native.with_columns([columns[column] for column in new])
     return type(native).from_arrays(columns, names=native.column_names)
+
+
+def _holds_only_floats(native: Any) -> bool:
+    """Return whether all columns of a pandas frame are NumPy's float64."""
+    return all(isinstance(dtype, np.dtype) and dtype == np.float64 for dtype in native.dtypes)
+
+
+def _are_floats(new: dict[int, dict[int, Any]]) -> bool:
+    return bool(new) and all(isinstance(cell, float) for cells in new.values() for cell in cells.values())
 
 
 def _wide_pandas_with_cells(native: Any, new: dict[int, dict[int, Any]]) -> Any:
@@ -138,7 +155,7 @@ def _common_dtype(dtype: Any, cells: dict[int, Any] | None) -> str | None:
 
 def _with_values(values: Any, dtype: str, columns: list[int], new: dict[int, dict[int, Any]]) -> Any:
     values = np.array(values, dtype)
-    cells = [(row, place, v) for place, c in enumerate(columns) for row, v in new[c].items()]
+    cells = [(row, place, v) for place, c in enumerate(columns) for row, v in new.get(c, {}).items()]
     rows, places = (np.array(each, dtype=np.intp) for each in list(zip(*cells, strict=True))[:2])
     values[rows, places] = np.array([value for _, _, value in cells], dtype)
     return values

@@ -80,6 +80,8 @@ class FrameTable(Table):
         return self._columns if self.by_columns else None
 
     def _select(self, rows: Codes) -> Any:
+        if self.frame.implementation.is_pandas():
+            return self.native.take(rows)
         return self.frame[rows.tolist(), :].to_native()
 
     @property

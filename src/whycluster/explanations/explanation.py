@@ -24,6 +24,7 @@ from whycluster.data.table import Table
 from whycluster.explanations.base import BaseExplanation
 from whycluster.explanations.counterfactuals.changeable_row import SeenValues
 from whycluster.explanations.counterfactuals.counterfactual import Counterfactual, find
+from whycluster.explanations.counterfactuals.half_spaces import HalfSpaceModel
 from whycluster.explanations.exchange.arrow import ArrowTable
 from whycluster.explanations.exchange.plain import claims_of, plain_list, records, with_parts
 from whycluster.explanations.reasons.pairs import Pair, find_pair
@@ -292,9 +293,11 @@ class Explanation(BaseExplanation):
         cluster = int(one.assigned_codes[0])
         code = None if to is None else self._another(to, cluster)
         x = one.table.inputs(0, 1, self.energy.offset, np.empty((1, self.energy.n_inputs)))
+        energy = self.energy.apart_from(x)
         return find(
-            self.energy.apart_from(x),
+            self._half_spaces if energy is self.energy else HalfSpaceModel.of(energy, self.table),
             self.table,
+            x[0],
             self.labels,
             row=range(len(self))[row],
             cluster=cluster,
@@ -346,6 +349,10 @@ class Explanation(BaseExplanation):
     def seen_values(self) -> SeenValues:
         """The ranges of the features, and which of them hold only whole numbers."""
         return SeenValues.of(self.unchanged_table("counterfactual"))
+
+    @cached_property
+    def _half_spaces(self) -> HalfSpaceModel:
+        return HalfSpaceModel.of(self.energy, self.table)
 
     def _another(self, to: Any, cluster: int) -> int:
         """Return the code of the cluster to move to."""

@@ -50,8 +50,11 @@ class ColumnsEnergy(WrappedEnergy):
 
     def apart_from(self, x: Floats) -> Energy:
         """Return the energies of changed versions of a row."""
+        energy = self.energy.apart_from(x)
+        if energy is self.energy:
+            return self
         found = copy(self)
-        found.energy = self.energy.apart_from(x)
+        found.energy = energy
         return found
 
     def compared(self, x: Floats) -> Floats:

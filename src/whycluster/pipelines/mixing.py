@@ -110,8 +110,11 @@ class MixingEnergy(WrappedEnergy):
         """Return the energies of changed versions of a row."""
         z = np.empty((len(x), self.n_outputs))
         self.map(x, z)
+        energy = self.energy.apart_from(z)
+        if energy is self.energy:
+            return self
         found = copy(self)
-        found.energy = self.energy.apart_from(z)
+        found.energy = energy
         return found
 
     def linearized(self) -> Energy | None:

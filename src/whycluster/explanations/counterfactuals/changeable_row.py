@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whycluster.core.arrays import Codes, Floats
-from whycluster.core.energies import Energy
 from whycluster.core.errors import InvalidInputError
 from whycluster.data.arrays import evenly_spaced, is_real
 from whycluster.data.days import to_days
@@ -37,6 +36,7 @@ from whycluster.explanations.counterfactuals.half_spaces import (
     Limits,
     relative_rounding,
 )
+from whycluster.explanations.counterfactuals.quadratic_step import Pieces
 
 FLAT = 1e-12
 """A smaller relative slope is rounding error, so the hyperplane is parallel to the column."""
@@ -191,6 +191,20 @@ class ChangeableRow:
         column = self.model.source[at]
         moves[at, place[column]] = self.rate[at] / self.weight[column]
         return moves
+
+    def pieces(self, columns: Codes, base: Floats | None = None) -> Pieces:
+        """Return the energies after steps from the inputs ``base``, by default the row's own."""
+        assert self.model.quadratics is not None
+        if base is not None and not np.array_equal(base, self.x):
+            return Pieces(self.model.quadratics, base, self.moves(columns))
+        key = columns.tobytes()
+        if key not in self._pieces:
+            self._pieces[key] = Pieces(self.model.quadratics, self.x, self.moves(columns))
+        return self._pieces[key]
+
+    @cached_property
+    def _pieces(self) -> dict[bytes, Pieces]:
+        return {}
 
     def limits(self, columns: Codes) -> Limits:
         """Return the bounds of the steps as half-spaces."""
@@ -433,17 +447,16 @@ def _ranks(columns: Codes) -> Codes:
 
 
 def changeable_row(
-    energy: Energy, table: Table, row: int, allowed: Codes, seen: SeenValues, where: str
+    model: HalfSpaceModel, table: Table, x: Floats, row: int, allowed: Codes, seen: SeenValues
 ) -> ChangeableRow:
-    """Return a row of a table, with the ways in which its columns can change."""
-    model, ranges = HalfSpaceModel.of(energy, table, where), seen.ranges
-    one = table.take(np.array([row]))
+    """Return a row of a table, with inputs x, (D,), and the ways in which its columns can change."""
+    ranges, one = seen.ranges, table.take(np.array([row]))
     cells = np.empty(table.n_features, dtype=object)
     cells[:] = one.cells(0)
     one = without_frame(one)  # setting cells of frames takes much longer
     held = {column: why for column in allowed.tolist() if (why := why_held(cells[column]))}
     movable = np.array([c for c in allowed.tolist() if c not in held], dtype=np.intp)
-    fixed = ChangeableRow(model, one, cells, model.read(one)[0], allowed, np.zeros(len(model.source)), held)
+    fixed = ChangeableRow(model, one, cells, x, allowed, np.zeros(len(model.source)), held)
     whole = frozenset(c for c in allowed.tolist() if _is_whole(cells[c], bool(seen.whole[c])))
     fixed = replace(fixed, whole=whole, all_rows=table)
     if table.is_plain:

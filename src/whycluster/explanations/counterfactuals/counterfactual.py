@@ -19,7 +19,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whycluster.core.arrays import Codes, Floats
-from whycluster.core.energies import Energy
 from whycluster.core.errors import InvalidInputError
 from whycluster.data import display
 from whycluster.data.arrays import evenly_spaced
@@ -37,9 +36,9 @@ from whycluster.explanations.counterfactuals.cell_values import (
     outside,
 )
 from whycluster.explanations.counterfactuals.changeable_row import ChangeableRow, SeenValues, changeable_row
-from whycluster.explanations.counterfactuals.half_spaces import least_steps_along
+from whycluster.explanations.counterfactuals.half_spaces import HalfSpaceModel, least_steps_along
 from whycluster.explanations.counterfactuals.local_search import local_single_steps
-from whycluster.explanations.counterfactuals.quadratic_step import Pieces, nearest_cluster, single_steps
+from whycluster.explanations.counterfactuals.quadratic_step import nearest_cluster, single_steps
 from whycluster.explanations.counterfactuals.short_values import (
     as_cell,
     before_and_change,
@@ -304,8 +303,9 @@ class Counterfactual:
 
 
 def find(
-    energy: Energy,
+    model: HalfSpaceModel,
     table: Table,
+    x: Floats,
     labels: NDArray[Any],
     row: int,
     cluster: int,
@@ -319,8 +319,8 @@ def find(
 
     Parameters
     ----------
-    energy : the energy of the model
-    table, row : the data that were explained, and the position of the row
+    model : the model that assigns the rows
+    table, x, row : the data that were explained, the inputs of the row, (D,), and its position
     labels : (K,) the labels of the clusters
     cluster, to : the codes of the row's cluster and of the cluster to move it to; with None, the row moves to
         the nearest cluster
@@ -330,7 +330,7 @@ def find(
     name : the name of the row
     """
     allowed = _allowed(within, hold, table.feature_names)
-    subject = changeable_row(energy, table, row, allowed, seen, WHERE)
+    subject = changeable_row(model, table, x, row, allowed, seen)
     to = _nearest(subject, cluster) if to is None else to
     _check_reachable(subject, to, labels)
     single, single_distance = _one_by_one(subject, to, seen.ranges)
@@ -436,8 +436,7 @@ def _nearest(subject: ChangeableRow, cluster: int) -> int:
     hyperplanes are. If boundaries are curved, the smallest change to each cluster is found.
     """
     if subject.model.quadratics is not None:
-        pieces = Pieces(subject.model.quadratics, subject.x, subject.moves(subject.free))
-        found = nearest_cluster(pieces, cluster, 0.0)
+        found = nearest_cluster(subject.pieces(subject.free), cluster, 0.0)
         return subject.model.strongest(subject.x)[1] if found is None else found
     if not subject.model.is_linear:
         return subject.model.strongest(subject.x)[1]
@@ -487,7 +486,7 @@ def _one_by_one(subject: ChangeableRow, to: int, ranges: Floats) -> tuple[NDArra
 def _single_steps(subject: ChangeableRow, to: int, columns: Codes, ranges: Floats, number: int) -> Floats:
     """Return the smallest step of each column alone, in the model's units, or NaN if none is enough."""
     if subject.model.quadratics is not None:
-        pieces = Pieces(subject.model.quadratics, subject.x, subject.moves(columns))
+        pieces = subject.pieces(columns)
         return single_steps(pieces, to, needed_evidence(subject, to, number), subject.bounds(columns))
     if not subject.model.is_linear:
         return local_single_steps(subject, to, columns, ranges, MARGINS[number])

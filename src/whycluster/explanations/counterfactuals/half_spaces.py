@@ -75,14 +75,14 @@ class HalfSpaceModel:
     quadratics: Quadratics | None = None
 
     @classmethod
-    def of(cls, energy: Energy, table: Table, where: str) -> HalfSpaceModel:
+    def of(cls, energy: Energy, table: Table) -> HalfSpaceModel:
         """Return the model of an energy; raise an error if the columns of the table do not determine it."""
         linear = energy.by_input.linearized()
         if linear is None and len(energy.feature_of_input) == energy.n_inputs:
             return cls._curved(energy, table)
         if linear is None:
             raise UnsupportedModelError(
-                f"{where}: every input of the model must come from one column; got a "
+                f"counterfactual: every input of the model must come from one column; got a "
                 f"{type(energy.by_input).__name__}, whose inputs mix columns and transform the result. "
                 f"Network.gradient gives the direction in which a row has to move; for the smallest change, "
                 f"explain k-means of the same rows."

@@ -126,6 +126,7 @@ class Pieces:
 
     def __init__(self, known: Quadratics, base: Floats, moves: Floats) -> None:
         matrix = known.matrix
+        self._relative: dict[int, tuple[Floats, dict[int, tuple[Floats, Floats]]]] = {}
         z = (base if matrix is None else matrix @ base) + known.shift
         turned = [root.T @ (moves if matrix is None else matrix @ moves) for root in known.roots]
         self.known, self._turned = known, turned
@@ -150,15 +151,23 @@ class Pieces:
         """Return the constraints of a step into a piece: its energy is less than others by ``need``."""
         root = self.known.root
         others = np.flatnonzero(self.known.cluster != self.known.cluster[piece])
-        curvatures = self.curvatures - self.curvatures[root[piece]]
-        curvatures[np.abs(curvatures) < _FLAT * np.abs(self.curvatures).max(initial=0.0)] = 0.0
+        curvatures, decomposed = self._curvatures_from(int(root[piece]))
         sides, ends = Limits(np.empty((0, self.slopes.shape[1])), np.empty(0)) if limits is None else limits
         return Constraints(
             curvatures,
             np.concatenate([root[others], np.full(len(ends), root[piece])]),
             np.concatenate([self.slopes[others] - self.slopes[piece], sides]),
             np.concatenate([self.constants[others] - self.constants[piece] - need, -ends]),
+            decomposed,
         )
+
+    def _curvatures_from(self, root: int) -> tuple[Floats, dict[int, tuple[Floats, Floats]]]:
+        """Return the differences from one curvature, with those of their eigenvectors that are known."""
+        if root not in self._relative:
+            curvatures = self.curvatures - self.curvatures[root]
+            curvatures[np.abs(curvatures) < _FLAT * np.abs(self.curvatures).max(initial=0.0)] = 0.0
+            self._relative[root] = curvatures, {}
+        return self._relative[root]
 
     def bounds(self, pieces: Codes, need: float) -> Floats:
         """Return a lower bound on the size of a step into each piece, (P,)."""

@@ -19,7 +19,7 @@ from whycluster.explanations.counterfactuals.cell_values import apart, moved
 from whycluster.explanations.counterfactuals.changeable_row import FLAT, ChangeableRow
 from whycluster.explanations.counterfactuals.half_spaces import Limits, least_step
 from whycluster.explanations.counterfactuals.local_search import local_step
-from whycluster.explanations.counterfactuals.quadratic_step import GLOBAL, LOCAL, Pieces, Step, weakest
+from whycluster.explanations.counterfactuals.quadratic_step import GLOBAL, LOCAL, Step, weakest
 from whycluster.explanations.counterfactuals.quadratic_step import smallest_step as quadratic_step
 from whycluster.explanations.counterfactuals.short_values import as_cell, exactly, rounded_outward
 from whycluster.explanations.counterfactuals.whole_steps import least_whole_step
@@ -202,7 +202,7 @@ def _quadratic_solver(
     """Return the solver for quadrics, or None if the boundaries are others."""
     if row.model.quadratics is None:
         return None
-    pieces = Pieces(row.model.quadratics, base, row.moves(columns))
+    pieces = row.pieces(columns, base)
     need = needed_evidence(row, to, number)
     return lambda bounds: quadratic_step(pieces, to, need, Limits.between(*bounds))
 
@@ -355,8 +355,7 @@ def lower_bound(row: ChangeableRow, to: int, columns: Codes) -> float:
     elif row.model.quadratics is None:
         return 0.0
     else:
-        pieces = Pieces(row.model.quadratics, row.x, row.moves(columns))
-        step = quadratic_step(pieces, to, 0.0, limits, n_starts=2)
+        step = quadratic_step(row.pieces(columns), to, 0.0, limits, n_starts=2)
         y, bound = (None, 0.0) if step is None else (step.y, step.bound)
     if math.isinf(bound):
         return 0.0 if len(limits.ends) else math.inf
