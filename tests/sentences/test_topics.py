@@ -17,6 +17,7 @@ import whycluster as wc
 from examples.minilm import load_minilm
 from tests.optional import optional
 from whycluster.text import Sentences
+from whycluster.text import labels as labels_module
 from whycluster.text.labels import best_surrogate
 
 THEMES = {
@@ -99,6 +100,15 @@ def test_labels_are_explained_by_what_predicts_them_better() -> None:
     # a cluster of a single row has no neighbors in cross-validation
     alone = np.where(np.arange(800) == 0, "alone", labels)
     assert type(best_surrogate(rows, alone)[0].energy).__name__ != "NeighborEnergy"
+
+
+@pytest.mark.parametrize(("n", "votes"), [(3, False), (4, True)])
+def test_few_documents_are_explained_with_and_without_votes(n: int, votes: bool) -> None:
+    """With three rows per cluster, only four remain to vote, fewer than the five nearest."""
+    rows = np.array([*range(n), *range(9, 9 + n)], dtype=float)[:, None]
+    network, _ = best_surrogate(rows, np.repeat(["a", "b"], n))
+    assert network.assign(rows).tolist() == ["a"] * n + ["b"] * n
+    assert (labels_module._votes(rows, np.repeat([0, 1], n), np.array(["a", "b"])) is not None) == votes
 
 
 def test_votes_of_neighbors_with_an_encoder(sentences: Sentences, embeddings: Any) -> None:

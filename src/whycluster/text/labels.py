@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -67,9 +68,11 @@ def _cross_validated(network: Network) -> float:
 
 
 def _votes(rows: Floats, codes: Codes, names: NDArray[Any]) -> Network | None:
-    """Return the network of the votes of neighbors, or None for large data and clusters of one document."""
+    """Return the network of the votes of neighbors, or None if there are too few documents or too many."""
     n_folds = min(_MOST_FOLDS, int(np.bincount(codes).min()))
     if n_folds < 2 or len(rows) > _MOST_ROWS:
+        return None
+    if len(rows) - math.ceil(len(rows) / n_folds) < _N_NEIGHBORS:  # documents that are left to vote
         return None
     model = KNeighborsClassifier(_N_NEIGHBORS).fit(rows, codes)
     folds = StratifiedKFold(n_folds, shuffle=True, random_state=0)
