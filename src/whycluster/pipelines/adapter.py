@@ -25,12 +25,13 @@ TOPIC_MODELS = (LatentDirichletAllocation, NMF)
 @adapt.register(Pipeline)
 def _pipeline(model: Any) -> Network | OnlyLabels | AwaitingColumns:
     """Return the network of the last step, applied to the output of the steps before it."""
+    model = _without_nesting(model)
     end = model.steps[-1][1]
     if not (hasattr(end, "predict") or hasattr(end, "fit_predict") or isinstance(end, TOPIC_MODELS)):
         raise UnsupportedModelError(
             f"neuralize: the last step of the pipeline must be a clustering model; got {end!r}."
         )
-    if getattr_static(type(model), "predict") is not getattr_static(Pipeline, "predict"):
+    if not _predicts_as_pipeline(model):
         raise UnsupportedModelError(
             f"neuralize: {type(model).__name__} must use the predict method of Pipeline; it defines its own. "
             f"{BY_LABELS}"
@@ -42,6 +43,20 @@ def _pipeline(model: Any) -> Network | OnlyLabels | AwaitingColumns:
     if front_end is not None:
         return front_end.network(steps, innermost)
     return _put_behind(model, adapt_model(end), first, transformers)
+
+
+def _without_nesting(model: Any) -> Any:
+    """Return an equivalent pipeline whose last step is not itself a pipeline."""
+    name, end = model.steps[-1]
+    while isinstance(end, Pipeline) and _predicts_as_pipeline(model) and _predicts_as_pipeline(end):
+        inner = [(f"{name}.{step}", transformer) for step, transformer in end.steps]
+        model = Pipeline([*model.steps[:-1], *inner])
+        name, end = model.steps[-1]
+    return model
+
+
+def _predicts_as_pipeline(model: Any) -> bool:
+    return getattr_static(type(model), "predict") is getattr_static(Pipeline, "predict")
 
 
 def _put_behind(

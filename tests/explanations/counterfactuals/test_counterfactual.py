@@ -859,3 +859,25 @@ def test_decimals(library: str) -> None:
     found, plain = (network.explain(each).counterfactual(0) for each in (rows, numbers))
     assert found.distance == pytest.approx(plain.distance)
     np.testing.assert_allclose(found.change.astype(float), plain.change.astype(float))
+
+
+NESTED: dict[str, list[Any]] = {
+    "k-means": [PCA(3), KMeans(3, n_init=1, random_state=0)],
+    "powers": [PowerTransformer(), KMeans(3, n_init=1, random_state=0)],
+    "mixture": [MinMaxScaler(), GaussianMixture(3, random_state=0)],
+    "kernel k-means": [MinMaxScaler(), wc.KernelKMeans(3, random_state=0)],
+}
+
+
+@pytest.mark.parametrize("name", NESTED)
+def test_a_pipeline_that_ends_in_a_pipeline_is_like_a_flat_one(name: str) -> None:
+    wine = load_frame("wine").data
+    nested = make_pipeline(StandardScaler(), make_pipeline(*NESTED[name])).fit(wine)
+    flat = Pipeline([("scaler", nested[0]), *nested[1].steps])
+    exp, expected = wc.explain(nested, wine), wc.explain(flat, wine)
+    np.testing.assert_array_equal(exp.relevance, expected.relevance)
+    found, known = exp.counterfactual(5), expected.counterfactual(5)
+    assert found.found
+    assert found.distance == known.distance
+    after = pd.DataFrame([found.after.astype(float)], columns=wine.columns)
+    assert nested.predict(after)[0] == found.to
