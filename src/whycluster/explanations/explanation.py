@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from whycluster.core import blocks
 from whycluster.core.arrays import Codes, Floats
-from whycluster.core.errors import InvalidInputError, MissingDependencyError, UnsupportedModelError
+from whycluster.core.errors import InvalidInputError, MissingDependencyError
 from whycluster.data import display, registry
 from whycluster.data.absent_table import AbsentTable
 from whycluster.data.arrays import is_real, strongest
@@ -268,10 +268,10 @@ class Explanation(BaseExplanation):
         spherical k-means and soft heads, including in a pipeline), the change is the smallest one. For
         mixtures and models in which the nearest member decides, such as Birch and DBSCAN, it usually is, and
         `optimum` of the result says whether it is known to be. For kernel models and others, it is a local
-        optimum. Features that hold only whole numbers stay whole. Features that cannot change freely
-        (categories, missing values, columns that a step transforms neither linearly nor monotonically) change
-        only one at a time. The result is verified with the network. Printed values are rounded so that they
-        are still enough.
+        optimum. Labels without a rule are moved across the boundaries of their surrogate. Features that hold
+        only whole numbers stay whole. Features that cannot change freely (categories, missing values, columns
+        that a step transforms neither linearly nor monotonically) change only one at a time. The result is
+        verified with the network. Printed values are rounded so that they are still enough.
 
         Parameters
         ----------
@@ -282,12 +282,6 @@ class Explanation(BaseExplanation):
         """
         if not is_real(row) or not isinstance(row, (int, np.integer)):
             raise InvalidInputError(f"counterfactual: row must be a single integer position; got {row!r}.")
-        if self.fidelity is not None:
-            raise UnsupportedModelError(
-                "counterfactual: the clusters must come from a model; these labels are explained through a "
-                "surrogate, whose boundaries may differ from those of the clusters. Explain the model that "
-                "produced the labels."
-            )
         one = self[row]
         one.unchanged_table("counterfactual")
         cluster = int(one.assigned_codes[0])
@@ -306,6 +300,7 @@ class Explanation(BaseExplanation):
             hold=hold,
             seen=self.seen_values,
             name=one.row_name(),
+            fidelity=self.fidelity,
         )
 
     def rules(self, max_conditions: int = 3, max_rules: int = 3) -> Rules:

@@ -766,15 +766,33 @@ def test_inputs_of_several_columns_that_are_transformed(wine: Array) -> None:
     )
 
 
-def test_labels_have_no_counterfactuals(wine: Array) -> None:
-    labels = KMeans(2, n_init=1, random_state=0).fit_predict(wine)
-    with pytest.raises(wc.UnsupportedModelError) as error:
-        wc.explain(labels, wine).counterfactual(0)
-    assert str(error.value) == (
-        "counterfactual: the clusters must come from a model; these labels are explained through a "
-        "surrogate, whose boundaries may differ from those of the clusters. Explain the model that produced "
-        "the labels."
-    )
+@pytest.mark.filterwarnings("ignore::whycluster.FidelityWarning")
+def test_labels_are_moved_across_the_boundaries_of_their_surrogate() -> None:
+    """No change of 2,000 nearby ones that is smaller by 1 % is enough."""
+    X, rng = make_blobs(300, 3, centers=3, cluster_std=2.0, random_state=1)[0], np.random.default_rng(0)
+    labels = KMeans(3, n_init=1, random_state=0).fit_predict(X)
+    labels[np.linalg.norm(X - X.mean(axis=0), axis=1) > 11] = -1
+    surrogate = wc.Surrogate(random_state=0).fit(X, labels)
+    exp = wc.explain(surrogate, X)
+    for row, to in ((0, "noise"), (5, None), (int(np.flatnonzero(exp.assigned == "noise")[0]), None)):
+        found = exp.counterfactual(row, to)
+        assert found.optimum == "local"
+        assert found.cluster == exp.assigned[row]
+        after = numbers(found.after)
+        goal = -1 if found.to == "noise" else found.to
+        assert surrogate.predict(after[None])[0] == goal
+        deviation = X.std(axis=0)
+        step = found.change / deviation
+        near = step + rng.normal(size=(2000, 3)) * 0.05 * found.distance
+        near *= 0.99 * found.distance / np.linalg.norm(near, axis=1, keepdims=True)
+        assert not (surrogate.predict(X[row] + near * deviation) == goal).any()
+        assert found.fidelity is exp.fidelity
+        assert found.fidelity is not None
+        known = f"{found.fidelity.cross_validated:.1%}"
+        place = "noise" if found.cluster == "noise" else f"in cluster {found.cluster}"
+        assert str(found).startswith(
+            f"Row {row} is {place} according to the surrogate, which predicts {known} of the labels. "
+        )
 
 
 CURVED: dict[str, Any] = {

@@ -58,6 +58,7 @@ from whycluster.explanations.counterfactuals.smallest_change import (
     short_single,
     smallest_change,
 )
+from whycluster.explanations.fidelity import Fidelity
 
 WHERE = "counterfactual"
 
@@ -102,6 +103,8 @@ class Counterfactual:
         "missing", "nonlinear" (the steps do more than scale it) or "unused" (the steps drop
         it). These features do not change in `after`.
     feature_names : the names of the d features
+    fidelity : how well the surrogate matches the labels, or None if the clusters come from a model. Clusters
+        are then those of the surrogate.
     """
 
     row: int
@@ -120,6 +123,7 @@ class Counterfactual:
     single_outside: NDArray[np.bool_]
     held: dict[Hashable, str]
     feature_names: list[Hashable]
+    fidelity: Fidelity | None = None
     _name: Any = field(default=None, repr=False)  # the name of the row
     _like: Any = field(default=None, repr=False)
     _subject: ChangeableRow = field(kw_only=True, repr=False)
@@ -164,6 +168,9 @@ class Counterfactual:
         place = "in " * (not is_noise(self.cluster)) + cluster_name(self.cluster)
         listed, alone = self._describe_single(to, n_features)
         together = self._describe_all(to, n_features, listed)
+        if self.fidelity is not None:
+            known = f"{self.fidelity.cross_validated:.1%}"
+            place += f" according to the surrogate, which predicts {known} of the labels"
         parts = [f"Row {name} is {place}. {alone}", *([together] if together else [])]
         if self.held:
             held = [f"{display.clean(str(name))} ({why})" for name, why in self.held.items()]
@@ -314,6 +321,7 @@ def find(
     hold: Iterable[Hashable] | None,
     seen: SeenValues,
     name: Hashable,
+    fidelity: Fidelity | None,
 ) -> Counterfactual:
     """Return the smallest change that moves a row to another cluster.
 
@@ -328,6 +336,7 @@ def find(
     hold : the names of features that must not change
     seen : what the columns hold
     name : the name of the row
+    fidelity : how well the surrogate matches the labels, if there is one
     """
     allowed = _allowed(within, hold, table.feature_names)
     subject = changeable_row(model, table, x, row, allowed, seen)
@@ -358,6 +367,7 @@ def find(
         single_outside=outside(single, seen.ranges),
         held={table.feature_names[column]: why for column, why in sorted(subject.held.items())},
         feature_names=table.feature_names,
+        fidelity=fidelity,
         _name=name,
         _like=table.native,
         _subject=subject,
