@@ -1,8 +1,8 @@
 """Read our docstrings, which are plain text with a few conventions.
 
 In lists of parameters, ``name : description`` becomes a name with a description, without a type.
-Single backticks mark names of our own. Only names of the facade become links, because other names may mean
-several things.
+Single backticks mark names of our own. Only names of the facade and full names become links, because other
+names may mean several things.
 """
 
 from __future__ import annotations
@@ -19,6 +19,58 @@ _MARKUP = re.compile(r"[|*]|_(?!\w)")
 _ENTRY = re.compile(r"(\*{0,2}\w+(?:, \*{0,2}\w+)*) : (.*)")
 _TITLE = re.compile(r"[A-Z][A-Za-z ]+")
 
+INTERNAL = {  # members without an underscore that other layers of the package call, and users have no need of
+    "Agreement": ("of", "warn_if_low", "warn_of_surrogate"),
+    "BaseExplanation": (
+        "reference_clause",
+        "reference_sentence",
+        "surrogate_sentences",
+        "unattributed",
+        "unchanged_table",
+        "verified",
+    ),
+    "Composite": ("check_layers", "rule_for"),
+    "Condition": ("check", "holds", "to_sql"),
+    "DeepExplanation": ("lines", "of_features", "total_lines", "unattributed"),
+    "Explanation": ("lines", "strongest_features"),
+    "Fidelity": ("of", "sentences", "warn_if_low"),
+    "KernelKMeans": ("energy",),
+    "Network": (
+        "claims",
+        "explain_rows",
+        "find_unusual",
+        "open",
+        "open_background",
+        "open_usual",
+        "scaled_centroids",
+        "takes_any_kind",
+        "text_columns",
+        "with_labels",
+        "with_text_names",
+    ),
+    "Query": ("coded",),
+    "RowAccess": ("names_of_rows", "row_title"),
+    "RowChange": ("is_refit", "lacking", "lists_residual", "question", "shown_values", "strongest_columns"),
+    "Segmentation": ("open", "select", "steps", "with_labels"),
+    "Sentences": ("encoder",),
+    "Statement": ("format",),
+    "Summary": (
+        "bars_of",
+        "format_means",
+        "grid",
+        "headline",
+        "is_date",
+        "sorted",
+        "statement",
+        "statements",
+    ),
+    "Surrogate": ("energy", "fit_rows", "network"),
+    "TableNetwork": ("find_unusual", "open", "scaled_centroids", "takes_any_kind", "text_columns"),
+    "TextExplanation": ("article", "lines", "strongest_features", "unattributed"),
+    "TextSummary": ("bars_of", "grid", "strongest", "telling", "telling_words"),
+    "WordVectors": ("lexicon", "whycluster_form"),
+}
+
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Rewrite docstrings before napoleon reads them, and choose the members of classes."""
@@ -33,11 +85,14 @@ def _process(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: l
 
 
 def _skip(app: Sphinx, what: str, name: str, member: Any, skip: bool, options: Any) -> bool | None:
-    """Leave out what classes inherit from other libraries, and fields, which are listed as attributes."""
-    del app, what, name, options
-    home = getattr(getattr(member, "fget", member), "__module__", None) or "whycluster"
+    """Leave out internal members, members of other libraries, and fields, which are listed as attributes."""
+    del app, what, options
+    found = getattr(member, "fget", member)
+    home = getattr(getattr(found, "__objclass__", found), "__module__", None) or "whycluster"
     is_field = str(getattr(member, "__doc__", "")).startswith("Alias for field")
-    return True if skip or is_field or not home.startswith("whycluster") else None
+    owner = getattr(found, "__qualname__", "").rpartition(".")[0]
+    is_internal = name.rpartition(".")[2] in INTERNAL.get(owner, ())
+    return True if skip or is_field or is_internal or not home.startswith("whycluster") else None
 
 
 def entries_on_lines_of_their_own(lines: list[str]) -> list[str]:
@@ -77,5 +132,7 @@ def _plain(part: str) -> str:
         return part
     if part.startswith("`"):
         name = part.strip("`")
+        if name.startswith("whycluster."):
+            return f":py:obj:`{name}`"
         return f":py:obj:`{name} <whycluster.{name}>`" if name in whycluster.__all__ else f"``{name}``"
     return _MARKUP.sub(r"\\\g<0>", part)

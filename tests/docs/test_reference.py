@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import inspect
 from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
+from bs4 import BeautifulSoup, Tag
 from sphinx.util.inventory import InventoryFile
 
 import whycluster as wc
@@ -60,6 +64,84 @@ def test_every_name_in_the_reference_has_a_description(name: str) -> None:
     thing = look_up(name) if is_there(name) else None  # fields are described by their class
     if inspect.isroutine(thing) or inspect.isclass(thing):
         assert inspect.getdoc(thing), name
+
+
+@cache
+def entries() -> dict[str, Tag]:
+    """Return the signature of every name in the reference."""
+    pages = (BeautifulSoup(path.read_text(), "html.parser") for path in SITE.glob("reference/*.html"))
+    return {str(found["id"]): found for page in pages for found in page.select("dt.sig[id]")}
+
+
+def parameters(signature: Tag) -> list[str]:
+    names = (found.select_one("span.n") for found in signature.select("em.sig-param"))
+    return [name.text for name in names if name is not None and name.text[0] not in "*_"]
+
+
+def described_in(signature: Tag) -> set[str]:
+    """Return the names that a description lists as parameters or attributes, or has as code in its text."""
+    text = signature.find_next_sibling("dd")
+    assert text is not None
+    own = [part for part in text.select("dl.field-list strong, code") if not is_of_member(part, text)]
+    return {name.strip(" *") for part in own for name in part.text.split(",")}
+
+
+def is_of_member(part: Tag, text: Tag) -> bool:
+    """Return whether part of the description of a class belongs to one of its members."""
+    return any("py" in (above.get("class") or []) for above in part.parents if text in above.parents)
+
+
+def described_by_class(name: str) -> set[str]:
+    """Return the names in the text about a class and its bases, which describes what methods share."""
+    owner = name.rpartition(".")[0]
+    if not inspect.isclass(look_up(owner)):
+        return set()
+    names = {f"{base.__module__}.{base.__qualname__}" for base in look_up(owner).__mro__}
+    known = [found for full, found in entries().items() if full == owner or same_class(full, names)]
+    texts = [found.find_next_sibling("dd") for found in known]
+    return {code.text for text in texts if text is not None for code in text.select("dd > p > code")}
+
+
+def same_class(name: str, wanted: set[str]) -> bool:
+    found = look_up(name) if is_there(name) else None
+    return inspect.isclass(found) and f"{found.__module__}.{found.__qualname__}" in wanted
+
+
+@pytest.mark.parametrize("name", sorted(DOCUMENTED))
+def test_every_parameter_is_described(name: str) -> None:
+    signature = entries().get(name)
+    wanted = set() if signature is None else set(parameters(signature))
+    if signature is not None and not wanted <= described_in(signature):
+        assert wanted <= described_in(signature) | described_by_class(name)
+
+
+def test_parameters_are_found_in_signatures() -> None:
+    """The test above relies on how Sphinx and its theme write signatures and descriptions."""
+    assert parameters(entries()["whycluster.Segmentation.assign"]) == ["new", "check"]
+    assert parameters(entries()["whycluster.explain"]) == list(inspect.signature(wc.explain).parameters)
+    assert {"model", "X", "query", "target"} <= described_in(entries()["whycluster.explain"])
+    assert "within" not in described_in(entries()["whycluster.Explanation"])
+    assert "within" in described_in(entries()["whycluster.Explanation.counterfactual"])
+
+
+def test_only_members_that_exist_are_left_out() -> None:
+    path = Path(__file__).parents[2] / "docs" / "_ext" / "docstrings.py"
+    spec = importlib.util.spec_from_file_location("docstrings", path)
+    assert spec is not None
+    assert spec.loader is not None
+    extension = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(extension)
+    classes = {
+        base
+        for name in DOCUMENTED
+        if is_there(name) and inspect.isclass(look_up(name))
+        for base in look_up(name).__mro__
+    }
+    for owner, members in extension.INTERNAL.items():
+        defined = [vars(each) for each in classes if each.__qualname__ == owner]
+        assert defined, owner
+        for member in members:
+            assert any(member in each for each in defined), (owner, member)
 
 
 def is_there(name: str) -> bool:

@@ -85,7 +85,13 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
         self.random_state = random_state
 
     def fit(self, X: ArrayLike, y: object = None) -> KernelKMeans:  # noqa: ARG002  # scikit-learn's signature
-        """Fit the support vectors to the rows of X; y is ignored."""
+        """Fit the support vectors.
+
+        Parameters
+        ----------
+        X : (n, d) rows of numbers
+        y : ignored
+        """
         data = check_rows(self, X)
         self._check_parameters(len(data))
         rng = check_random_state(self.random_state)
@@ -107,13 +113,23 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
         return self
 
     def transform(self, X: ArrayLike) -> Floats:
-        """Return the energy of each row in each cluster, (n, K)."""
+        """Return the energy of each row in each cluster, (n, K).
+
+        Parameters
+        ----------
+        X : (n, d) rows of numbers
+        """
         check_is_fitted(self)
         table = ArrayTable.of(check_rows(self, X, reset=False))
         return np.maximum(energies_of_every_cluster(self.energy, table), 0.0)
 
     def predict(self, X: ArrayLike) -> Codes:
-        """Return the cluster with the lowest energy for each row, (n,)."""
+        """Return the cluster with the lowest energy for each row, (n,).
+
+        Parameters
+        ----------
+        X : (n, d) rows of numbers
+        """
         check_is_fitted(self)
         return outputs.assign(self.energy, ArrayTable.of(check_rows(self, X, reset=False)))
 

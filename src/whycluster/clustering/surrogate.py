@@ -80,11 +80,22 @@ class Surrogate(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit
         self.random_state = random_state
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Surrogate:
-        """Fit the surrogate to the labels y of the rows of X."""
+        """Fit the surrogate to the labels of some rows.
+
+        Parameters
+        ----------
+        X : (n, d) rows of numbers
+        y : (n,) the label of each row; -1 is noise
+        """
         return self.fit_rows(check_rows(self, X), y, "Surrogate.fit")
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """Return the label of each row, in the form given to `fit`: noise is -1."""
+        """Return the label of each row, in the form given to `fit`: noise is -1.
+
+        Parameters
+        ----------
+        X : (n, d) rows of numbers
+        """
         check_is_fitted(self)
         rows = check_rows(self, X, reset=False)
         return self._originals[outputs.assign(self.energy, ArrayTable.of(rows))]

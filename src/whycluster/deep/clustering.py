@@ -114,12 +114,22 @@ class DeepClustering:
         )
 
     def transform(self, X: Any) -> NDArray[Any]:
-        """Return the features that the head clusters, of shape (n, d), or (n, ..., d) if spatial."""
+        """Return the features that the head clusters, of shape (n, d), or (n, ..., d) if spatial.
+
+        Parameters
+        ----------
+        X : n inputs of the encoder: an array or a tensor
+        """
         rows, layout = self.network.points(X, "transform")
         return rows.reshape(-1, *layout.locations, rows.shape[1])
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Return the cluster of each input, (n,), or of each location, (n, ...), if spatial."""
+        """Return the cluster of each input, (n,), or of each location, (n, ...), if spatial.
+
+        Parameters
+        ----------
+        X : n inputs of the encoder: an array or a tensor
+        """
         return self.network.assign(X)
 
     def __repr__(self) -> str:

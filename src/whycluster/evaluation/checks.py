@@ -138,6 +138,12 @@ def conservation(model: Any, X: Any, *, rule: str = DEFAULT_RULE) -> Check:
     The value is the largest difference over all rows, relative to the mean evidence. It is 0 up to rounding
     if all evidence belongs to features. The check does not apply to models in which some evidence belongs to
     no single feature, such as the component weights of a mixture or the loss in soft minima.
+
+    Parameters
+    ----------
+    model : any model that `neuralize` accepts
+    X : (n, d) rows
+    rule : the rule to check, as in `explain`
     """
     check_rule(rule, "conservation")
     return _conservation(Subject(model, X, "conservation"), rule)
@@ -163,6 +169,13 @@ def continuity(model: Any, X: Any, *, rule: str = DEFAULT_RULE, random_state: in
     A bisection searches for the largest jump on straight paths between rows of a cluster. A jump that remains
     on a path a billion times shorter is a discontinuity. The value is the largest jump found, relative to the
     mean absolute relevance of a row.
+
+    Parameters
+    ----------
+    model : any model that `neuralize` accepts
+    X : (n, d) rows
+    rule : the rule to check, as in `explain`
+    random_state : random seed
     """
     check_rule(rule, "continuity")
     check_integer(random_state, 0, "continuity", "random_state")
@@ -243,6 +256,14 @@ def stability(
     The check fits the model to bootstrap samples of X. The value is the rank correlation between the
     features' relevance in each cluster before and after refitting, averaged over refits and over clusters,
     which are weighted by size.
+
+    Parameters
+    ----------
+    model : any model that `neuralize` accepts; it must be an estimator that can be fitted to other rows
+    X : (n, d) rows
+    rule : the rule to check, as in `explain`
+    refits : number of bootstrap samples
+    random_state : random seed
     """
     check_rule(rule, "stability")
     check_integer(refits, 1, "stability", "refits")

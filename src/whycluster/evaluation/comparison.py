@@ -51,6 +51,10 @@ class Comparison:
         """Return a method's AUC on a scale from 0 (random order) to 1 (greedy oracle).
 
         The result is NaN if the oracle did not run.
+
+        Parameters
+        ----------
+        method : the name of the method
         """
         if self._floor is None:
             return float("nan")
@@ -58,12 +62,22 @@ class Comparison:
         return (self.flipping[method].auc - self._floor) / range_ if range_ > 0 else float("nan")
 
     def difference(self, method: str, other: str) -> tuple[float, float]:
-        """Return the mean difference between two methods' AUC over the rows, and its standard error."""
+        """Return the mean difference between two methods' AUC over the rows, and its standard error.
+
+        Parameters
+        ----------
+        method, other : the names of the methods; the difference is that of ``method`` minus ``other``
+        """
         gap = self.flipping[method].per_row - self.flipping[other].per_row
         return float(gap.mean()), standard_error(gap)
 
     def to_frame(self, backend: str | None = None) -> Any:
-        """Return a frame with one row per method: method, auc, standard_error, share and seconds."""
+        """Return a frame with one row per method: method, auc, standard_error, share and seconds.
+
+        Parameters
+        ----------
+        backend : "pandas", "polars" or "pyarrow"; by default the library of the data
+        """
         names = self.methods
         columns: dict[Any, Any] = {
             "method": np.array(names),

@@ -61,7 +61,13 @@ class Method:
         return self.explain(Subject(network, X, "evaluation", background), random_state)
 
     def explain(self, subject: Subject, random_state: int) -> Floats:
-        """Return the relevance, given arguments that have been checked."""
+        """Return the relevance, given arguments that have been checked.
+
+        Parameters
+        ----------
+        subject : the model and the rows, which have been checked
+        random_state : random seed
+        """
         if self.needs == "energies" and subject.network is None:
             raise InvalidInputError(
                 f"{subject.where}: model must provide energies; a function of rows provides only labels. "

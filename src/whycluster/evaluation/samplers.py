@@ -103,7 +103,15 @@ class ConditionalKDE:
         return np.asarray(self.draw(rows, known, 1, rng)[0])
 
     def draw(self, rows: Floats, known: Known, repeats: int, rng: np.random.Generator) -> Floats:
-        """Draw several completions of each row, (repeats, b, d)."""
+        """Draw several completions of each row, (repeats, b, d).
+
+        Parameters
+        ----------
+        rows : (b, d) the rows
+        known : (b, d) whether each value is kept; all others are drawn
+        repeats : the number of completions of each row
+        rng : the random generator
+        """
         drawn = np.empty((repeats, *rows.shape))
         size = max(1, _MOST_PAIRS // len(self.rows))
         for start in range(0, len(rows), size):

@@ -109,7 +109,12 @@ class Agreement:
         return f"Differences: {listed}{f' and {len(bad) - 5} more' * (len(bad) > 5)}."
 
     def to_frame(self, backend: str | None = None) -> Any:
-        """Return a frame with one row per cluster: cluster, size, share."""
+        """Return a frame with one row per cluster: cluster, size, share.
+
+        Parameters
+        ----------
+        backend : "pandas", "polars" or "pyarrow"; by default the first of these that is installed
+        """
         columns: dict[Hashable, NDArray[Any]] = {
             "cluster": self.labels,
             "size": self.size,

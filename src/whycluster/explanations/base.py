@@ -228,7 +228,12 @@ class BaseExplanation(RowAccess, ArrowTable):
         return "\n\n".join(parts)
 
     def rename(self, names: Mapping[Any, str]) -> Self:
-        """Return the explanation with other names for some clusters: ``exp.rename({0: "Loyal"})``."""
+        """Return the explanation with other names for some clusters: ``exp.rename({0: "Loyal"})``.
+
+        Parameters
+        ----------
+        names : the new names, by the present labels
+        """
         fidelity, agreement = self.fidelity, self.agreement
         if fidelity is not None:
             fidelity = replace(fidelity, labels=renamed(fidelity.labels, names, "rename"))
@@ -293,9 +298,13 @@ class BaseExplanation(RowAccess, ArrowTable):
         return {**head, "rows": chosen._rows_as_data(n_strongest)}
 
     def to_json(self, rows: Any = None, n_strongest: int | None = None) -> str:
-        """Return `to_dict` as JSON; the parameters are the same.
+        """Return `to_dict` as JSON.
 
         The file ``whycluster/explanations/exchange/schema-1.json`` is the schema of the result.
+
+        Parameters
+        ----------
+        rows, n_strongest : as for `to_dict`
         """
         return to_text(self.to_dict(rows, n_strongest))
 

@@ -59,7 +59,12 @@ class TopFeatures(ArrowTable):
         return len(self.feature)
 
     def to_frame(self, backend: str | None = None) -> Any:
-        """Return a frame with one line per row: feature_1, relevance_1, value_1, feature_2, and so on."""
+        """Return a frame with one line per row: feature_1, relevance_1, value_1, feature_2, and so on.
+
+        Parameters
+        ----------
+        backend : "pandas", "polars" or "pyarrow"; by default the library of the data
+        """
         columns: dict[Hashable, NDArray[Any]] = {
             f"{what}_{rank + 1}": values[:, rank]
             for rank in range(self.feature.shape[1])

@@ -88,7 +88,12 @@ class Fidelity:
         ]
 
     def to_frame(self, backend: str | None = None) -> Any:
-        """Return a frame with one row per cluster: cluster, size, in_sample, cross_validated."""
+        """Return a frame with one row per cluster: cluster, size, in_sample, cross_validated.
+
+        Parameters
+        ----------
+        backend : "pandas", "polars" or "pyarrow"; by default the first of these that is installed
+        """
         columns: dict[Hashable, NDArray[Any]] = {
             "cluster": self.labels,
             "size": self.size,

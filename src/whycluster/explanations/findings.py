@@ -83,7 +83,12 @@ class Competition:
 
 
 def borderline(exp: BaseExplanation) -> NDArray[np.bool_]:
-    """Return whether each row is so close to a boundary that it might as well be on the other side, (n,)."""
+    """Return whether each row is so close to a boundary that it might as well be on the other side, (n,).
+
+    Parameters
+    ----------
+    exp : the explanation
+    """
     return exp.is_borderline
 
 
@@ -92,6 +97,12 @@ def typical_rows(exp: BaseExplanation, cluster_code: int, n: int) -> Codes:
 
     Members that are equally near up to rounding, such as two with the median halfway between them, keep the
     order of their rows.
+
+    Parameters
+    ----------
+    exp : the explanation
+    cluster_code : the position of the cluster in ``exp.labels``
+    n : the largest number of members
     """
     own = members_of(exp, cluster_code)
     if not own.size:
@@ -103,7 +114,14 @@ def typical_rows(exp: BaseExplanation, cluster_code: int, n: int) -> Codes:
 
 
 def borderline_rows(exp: BaseExplanation, cluster_code: int, n: int) -> Codes:
-    """Return the positions of the n members of a cluster with the least evidence, in increasing order."""
+    """Return the positions of the n members of a cluster with the least evidence, in increasing order.
+
+    Parameters
+    ----------
+    exp : the explanation
+    cluster_code : the position of the cluster in ``exp.labels``
+    n : the largest number of members
+    """
     own = members_of(exp, cluster_code)
     return own[np.argsort(exp.evidence[own], kind="stable")][:n]
 

@@ -43,7 +43,12 @@ class RowAccess(ABC):
         return RowLocator(self)
 
     def row_name(self, row: int = 0) -> Hashable:
-        """Return a row's name in the data's index or in `row_names`, or its position if it has no name."""
+        """Return a row's name in the data's index or in `row_names`, or its position if it has no name.
+
+        Parameters
+        ----------
+        row : the position of the row
+        """
         return self.names_of_rows([row])[0]
 
     def names_of_rows(self, rows: Iterable[int]) -> list[Hashable]:

@@ -272,7 +272,12 @@ class Network(ABC):
         return nameless
 
     def rename(self, names: Mapping[Any, str]) -> Network:
-        """Return the network with other names for some clusters: ``network.rename({0: "Loyal"})``."""
+        """Return the network with other names for some clusters: ``network.rename({0: "Loyal"})``.
+
+        Parameters
+        ----------
+        names : the new names, by the present labels
+        """
         return self.with_labels(renamed(self.labels, names, "rename"))
 
     def with_labels(self, labels: NDArray[Any]) -> Network:
@@ -321,6 +326,10 @@ class Network(ABC):
 
         On an exact tie, the cluster that comes first in `labels` wins. For a Dask array or DataFrame, the
         result is a Dask array with the same chunks.
+
+        Parameters
+        ----------
+        X : (n, d) the rows, as in `explain`
         """
         if is_dask(X):
             lazy: NDArray[Any] = registry.load("assign_lazily")(self, X)
@@ -328,7 +337,12 @@ class Network(ABC):
         return self.codes.decode(outputs.assign(self.energy, self.open_usual(X, "assign")))
 
     def evidence(self, X: Any) -> NDArray[Any]:
-        """Return the evidence f_c for every cluster, (n, K); it is positive only for the assigned cluster."""
+        """Return the evidence f_c for every cluster, (n, K); it is positive only for the assigned cluster.
+
+        Parameters
+        ----------
+        X : (n, d) the rows, as in `explain`
+        """
         return outputs.evidence_of_every_cluster(self.energy, self.open_usual(X, "evidence"))
 
     def gradient(self, X: Any, target: Any = None) -> NDArray[Any]:
@@ -363,7 +377,13 @@ class Network(ABC):
         units: str | None = None,
         **query: Unpack[QueryOptions],
     ) -> Explanation:
-        """Explain each row; the parameters are those of `whycluster.explain` and `whycluster.Query`."""
+        """Explain why each row is in its cluster.
+
+        Parameters
+        ----------
+        X, feature_names, at, units : as for `whycluster.explain`
+        query : the options of `whycluster.Query`
+        """
         if at is not None or units is not None:
             raise InvalidInputError(
                 "explain: at and units apply only to deep clusterings, which have layers; this model has "
@@ -421,7 +441,7 @@ class Network(ABC):
     def to_torch(self, cluster: Any = None) -> torch.nn.Module:
         """Return the network as a `torch.nn.Module` in float64; it takes rows, (n, d), as a float64 tensor.
 
-        The output equals `evidence`: (n, K), or (n, 1) for one ``cluster``; autograd gives `gradient`.
+        The output equals `evidence`: (n, K), or (n, 1) for one cluster; autograd gives `gradient`.
 
         - Nearest centroids and soft heads: a linear layer with a unit for each ordered pair of clusters,
           K (K - 1) of them, then a minimum (Props. 1 and 6). For the cosine distance, rows are first scaled
@@ -431,6 +451,10 @@ class Network(ABC):
         - Trees: a linear unit for each pair of nodes, then the minimum over the path to each cluster.
         - All other models, which are not linear: the energies, their differences and the minimum. Categories
           are codes 0, 1, ..., in the order of the model's encoding; other numbers match no cluster.
+
+        Parameters
+        ----------
+        cluster : the label of the only cluster to return the evidence for; by default all clusters
         """
         try:
             from whycluster.models.torch_network import build
@@ -521,9 +545,10 @@ class TableNetwork(Network):
 
     Parameters
     ----------
-    energy, labels, feature_names, fidelity, agreement : as for `Network`
+    energy : the energies s_k and their splits over the features
     categories : for each feature its categories in the order of their codes, or None if it is numeric
     verification : compares the model's own predictions with this network, on all rows that are opened
+    options : ``labels``, ``feature_names``, ``fidelity`` and ``agreement``, as for `Network`
     """
 
     def __init__(

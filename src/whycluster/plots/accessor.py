@@ -24,7 +24,12 @@ class Plots:
         self._exp = exp
 
     def row(self, row: int = 0, n_features: int = 10, ax: Axes | None = None) -> Axes:
-        """Draw the relevance of one row as bars that add up to the evidence; see `whycluster.plots.row`."""
+        """Draw the relevance of one row as bars that add up to the evidence.
+
+        Parameters
+        ----------
+        row, n_features, ax : as for `whycluster.plots.row`
+        """
         return bars.row(self._exp, row, n_features, ax)
 
     @overload
@@ -34,23 +39,48 @@ class Plots:
     def clusters(self, cluster: Any, n_features: int = 6, ax: Axes | None = None) -> Axes: ...
 
     def clusters(self, cluster: Any = None, n_features: int = 6, ax: Any = None) -> Any:
-        """Draw the features that define one cluster or each cluster; see `whycluster.plots.clusters`."""
+        """Draw the features that define one cluster or each cluster.
+
+        Parameters
+        ----------
+        cluster, n_features, ax : as for `whycluster.plots.clusters`
+        """
         return bars.clusters(self._exp, cluster, n_features, ax)
 
     def heatmap(self, n_features: int = 20, ax: Axes | None = None) -> Axes:
-        """Draw the share of each feature in each cluster; see `whycluster.plots.heatmap`."""
+        """Draw the share of each feature in each cluster.
+
+        Parameters
+        ----------
+        n_features, ax : as for `whycluster.plots.heatmap`
+        """
         return matrices.heatmap(self._exp, n_features, ax)
 
     def beeswarm(self, cluster: Any = None, n_features: int = 12, ax: Axes | None = None) -> Axes:
-        """Draw the relevance of every row as a point per feature; see `whycluster.plots.beeswarm`."""
+        """Draw the relevance of every row as a point per feature.
+
+        Parameters
+        ----------
+        cluster, n_features, ax : as for `whycluster.plots.beeswarm`
+        """
         return swarm.beeswarm(self._exp, cluster, n_features, ax)
 
     def competition(self, ax: Axes | None = None) -> Axes:
-        """Draw which clusters compete; see `whycluster.plots.competition`."""
+        """Draw which clusters compete.
+
+        Parameters
+        ----------
+        ax : as for `whycluster.plots.competition`
+        """
         return matrices.competition(self._exp, ax)
 
     def map(self, ax: Axes | None = None) -> Axes:
-        """Draw all rows in the plane of two principal components; see `whycluster.plots.map`."""
+        """Draw all rows in the plane of two principal components.
+
+        Parameters
+        ----------
+        ax : as for `whycluster.plots.map`
+        """
         return maps.draw_map(self._exp, ax)
 
     def __repr__(self) -> str:

@@ -155,7 +155,12 @@ class Segmentation:
         return f"<Segmentation of {n:,} rows into {len(self.labels)} clusters by {names} columns>"
 
     def rename(self, names: Mapping[Any, str]) -> Segmentation:
-        """Return the segmentation with other names for some clusters: ``seg.rename({0: "Loyal"})``."""
+        """Return the segmentation with other names for some clusters: ``seg.rename({0: "Loyal"})``.
+
+        Parameters
+        ----------
+        names : the new names, by the present labels
+        """
         return self.with_labels(renamed(self.labels, names, "rename"))
 
     def with_labels(self, labels: NDArray[Any]) -> Segmentation:

@@ -83,7 +83,12 @@ class TopWords(ArrowTable):
         return len(self.word)
 
     def to_frame(self, backend: str | None = None) -> Any:
-        """Return a frame with one row per document: word_1, relevance_1, count_1, word_2, ..."""
+        """Return a frame with one row per document: word_1, relevance_1, count_1, word_2, ...
+
+        Parameters
+        ----------
+        backend : "pandas", "polars" or "pyarrow"; by default the library of the documents
+        """
         columns: dict[Hashable, Any] = {}
         for rank in range(self.word.shape[1]):
             columns[f"word_{rank + 1}"] = self.word[:, rank].tolist()
@@ -179,7 +184,12 @@ class TextExplanation(BaseExplanation):
         return f"<TextExplanation of {counts}, {len(self.labels)} clusters ({self._how()})>"
 
     def words(self, row: int = 0) -> list[Word]:
-        """Return all words of a document, in the order of the text."""
+        """Return all words of a document, in the order of the text.
+
+        Parameters
+        ----------
+        row : the position of the document
+        """
         row = self._position(row, "words")
         text, words = self.texts[row], self.word_table
         own = words.slice_of(row)
@@ -237,7 +247,13 @@ class TextExplanation(BaseExplanation):
         return with_parts(claims_of(self), words, totals, "words")
 
     def describe(self, row: int = 0, n_words: int = 8) -> str:
-        """Describe one document as text, with its cluster and its strongest words."""
+        """Describe one document as text, with its cluster and its strongest words.
+
+        Parameters
+        ----------
+        row : the position of the document
+        n_words : the number of words to list
+        """
         check_integer(n_words, 1, "describe", "n_words")
         one = self[self._position(row, "describe")]
         first = "" if one.n_known[0] else _NO_KNOWN_WORD

@@ -59,13 +59,24 @@ class Sentences(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         self.batch_size = batch_size
 
     def fit(self, X: Any, y: Any = None) -> Sentences:  # noqa: ARG002  # scikit-learn's signature
-        """Check the parameters and the documents."""
+        """Check the parameters and the documents.
+
+        Parameters
+        ----------
+        X : n documents: a list or a column of text
+        y : ignored
+        """
         self.encoder("Sentences.fit")
         read_documents(X, "Sentences.fit")
         return self
 
     def transform(self, X: Any) -> NDArray[Any]:
-        """Return the embedding of each document, (n, d)."""
+        """Return the embedding of each document, (n, d).
+
+        Parameters
+        ----------
+        X : n documents: a list or a column of text
+        """
         texts = read_documents(X, "Sentences.transform")
         check_unicode(texts, "Sentences.transform")
         encoder = self.encoder("Sentences.transform")

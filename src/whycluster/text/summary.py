@@ -81,7 +81,13 @@ class TextSummary(ArrowTable):
         return self._strongest(groups[0], n)
 
     def words(self, cluster: Any, n: int = 10) -> list[str]:
-        """Return the ``n`` strongest words of a cluster, sorted by score."""
+        """Return the ``n`` strongest words of a cluster, sorted by score.
+
+        Parameters
+        ----------
+        cluster : the label of the cluster
+        n : the largest number of words; words that are evidence against the cluster are left out
+        """
         return [self.word[entry] for entry in self.strongest(cluster, n)]
 
     def names(self, n: int = 3) -> dict[Any, str]:
@@ -148,11 +154,21 @@ class TextSummary(ArrowTable):
         return describe_clusters(self, words, "words")
 
     def to_json(self, n_strongest: int | None = None) -> str:
-        """Return `to_dict` as JSON; the parameters are the same."""
+        """Return `to_dict` as JSON.
+
+        Parameters
+        ----------
+        n_strongest : as for `to_dict`
+        """
         return to_text(self.to_dict(n_strongest))
 
     def describe(self, n_words: int = 6) -> str:
-        """Return the strongest words of each cluster as text."""
+        """Return the strongest words of each cluster as text.
+
+        Parameters
+        ----------
+        n_words : the number of words to list for each cluster
+        """
         check_integer(n_words, 1, "describe", "n_words")
         if not len(self.clusters):
             return "No document belongs to the cluster it is explained for, so there is nothing to average."

@@ -58,7 +58,13 @@ class WordVectors(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         self.stop_words = stop_words
 
     def fit(self, X: Any, y: Any = None) -> WordVectors:  # noqa: ARG002  # scikit-learn's signature
-        """Check the parameters and verify that at least one document contains a known word."""
+        """Check the parameters and verify that at least one document contains a known word.
+
+        Parameters
+        ----------
+        X : n documents: a list or a column of text
+        y : ignored
+        """
         lexicon = self.lexicon("WordVectors.fit")
         documents = read_documents(X, "WordVectors.fit")
         if not any(lexicon.finder.terms(document) for document in documents):
@@ -72,7 +78,12 @@ class WordVectors(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         return self
 
     def transform(self, X: Any) -> Floats:
-        """Return the mean vector of each document, (n, d) in float64."""
+        """Return the mean vector of each document, (n, d) in float64.
+
+        Parameters
+        ----------
+        X : n documents: a list or a column of text
+        """
         documents = read_documents(X, "WordVectors.transform")
         lexicon = self.lexicon("WordVectors.transform")
         result = np.empty((len(documents), lexicon.vectors.shape[1]))

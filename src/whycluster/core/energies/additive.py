@@ -33,10 +33,10 @@ class AdditiveEnergy(Energy):
 
     @abstractmethod
     def split(self, x: Floats, k: int, out: Floats) -> None:
-        """Write e_k(x), the dissimilarity to prototype k feature by feature, into ``out`` of shape (b, d)."""
+        """Write e_k(x), each feature's dissimilarity to prototype ``k``, into ``out`` of shape (b, d)."""
 
     def slope(self, x: Floats, k: int, out: Floats) -> None:  # noqa: ARG002  # for subclasses
-        """Write the derivative of `split`, feature by feature, into ``out`` of shape (b, d)."""
+        """Write the derivative of `split`, for the same ``k``, into ``out`` of shape (b, d)."""
         raise UnsupportedModelError(
             f"gradient: {type(self).__name__} must define slope(x, k, out), the derivative of its split, to "
             "have a gradient. Explanations work without slope."

@@ -54,14 +54,14 @@ class Quadratics(NamedTuple):
 class Energy(ABC):
     """One energy s_k per cluster, and its split e_k over the features.
 
-    All methods work on blocks: ``x`` is (b, n_inputs), usually (b, d), and holds the rows minus `offset`.
-    Results are written to arrays that the caller provides, so a pass over millions of rows allocates nothing.
+    Methods take blocks of rows minus `offset`: ``x`` is (b, n_inputs), usually (b, d). They write results to
+    ``out`` and intermediate values to ``scratch``, (b, scratch_width), so that a pass allocates nothing.
     """
 
     n_clusters: int
     n_features: int
     offset: Floats | None  # subtracted from every row first; None if nothing is subtracted
-    scratch_width: int  # the workspace of the methods: ``scratch`` is (b, scratch_width)
+    scratch_width: int
     title = "a custom dissimilarity"  # the family of models, for reports
     # "euclidean", "cosine" or "manhattan" if the nearest center wins by this distance, else None
     distance: str | None = None

@@ -116,9 +116,9 @@ def explain_anndata(
     chunk_size : how many cells to explain at a time; by default, enough cells for about 4 million values
     copy : whether to return a copy with the results and leave ``adata`` unchanged
     overwrite : whether to replace earlier results of the same name; otherwise, such results raise an error
-    target, against, beta, rule, threshold, background : the query; see `whycluster.Query`. ``target`` and
-        ``against`` are one group for all cells; by default each cell is explained for its own group. Leave
-        out ``background``, because all cells are measured. To explain only a few cells, use ``cells``
+    query : the options of `whycluster.Query`, as keywords. ``target`` and ``against`` are one group for all
+        cells; by default each cell is explained for its own group. Leave out ``background``, because all
+        cells are measured. To explain only a few cells, use ``cells``
 
     Returns
     -------

@@ -117,11 +117,10 @@ def explain_dataset(
     check : whether to compare the rows of each part with those that a segmentation was made on. Parts with
         columns of another type, or values on another scale, are not explained. Other large differences issue
         a `PopulationWarning`, and so do rows far outside the clusters of a model without a segmentation
-    target, against, beta, rule, threshold, background : the query; see `whycluster.Query`. ``target`` and
-        ``against`` are one cluster for all rows. A first pass over the files measures beta and the cluster
-        sizes. A background makes that pass unnecessary. So does a number for beta with the rules
-        "min-take-most" and "joint", which need no sizes, except after a PCA. Mixtures and contrasts need
-        no measurement
+    query : the options of `whycluster.Query`, as keywords. ``target`` and ``against`` are one cluster for all
+        rows. A first pass over the files measures beta and the cluster sizes. A background makes that pass
+        unnecessary. So does a number for beta with the rules "min-take-most" and "joint", which need no
+        sizes, except after a PCA. Mixtures and contrasts need no measurement
 
     Returns
     -------

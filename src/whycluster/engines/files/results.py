@@ -75,6 +75,10 @@ class DatasetExplanation:
         They are estimated from a uniform sample of up to 4096 rows per cluster. ``rank_error`` is the
         standard error of the rank of the median. An error of 0.01 means that the estimate could equally well
         be the 0.49 or the 0.51 quantile. The error is 0 if the sample contains all rows.
+
+        Parameters
+        ----------
+        backend : "pandas", "polars" or "pyarrow"; by default the first of these that is installed
         """
         if self._aggregate is None or self.summary is None:
             raise InvalidInputError(

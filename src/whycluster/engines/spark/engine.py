@@ -82,8 +82,8 @@ def explain(
     prefix : the prefix of the names of added columns
     observation : a `pyspark.sql.Observation`; after an action, it contains the number of ``rows`` and how
         many of them are ``invalid``
-    target, against, beta, rule, threshold, background : the query; see `whycluster.Query`. ``target`` and
-        ``against`` are one cluster for all rows. ``background`` is another DataFrame, or any table
+    query : the options of `whycluster.Query`, as keywords. ``target`` and ``against`` are one cluster for all
+        rows. ``background`` is another DataFrame, or any table
 
     Returns
     -------

@@ -163,6 +163,10 @@ class Counterfactual:
         """Describe the changes as text, the easiest ones first.
 
         Changes of a single feature come first, in order of size, followed by the change of several features.
+
+        Parameters
+        ----------
+        n_features : the number of features to list
         """
         name, to = display.clean(str(self._name)), cluster_name(self.to)
         place = "in " * (not is_noise(self.cluster)) + cluster_name(self.cluster)

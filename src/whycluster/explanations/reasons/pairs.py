@@ -82,7 +82,12 @@ class Pair:
         return float(self.evidence.sum() - self.parts.sum())
 
     def describe(self, n_features: int = 6) -> str:
-        """Return the answer as text: a claim, the strongest feature, and a table of features."""
+        """Return the answer as text: a claim, the strongest feature, and a table of features.
+
+        Parameters
+        ----------
+        n_features : the number of features to list
+        """
         sentences = [self.claim(), self.strongest()]
         text = "\n".join(fill(each, WIDTH) for each in sentences if each)
         return f"{text}\n{self._table(n_features)}"

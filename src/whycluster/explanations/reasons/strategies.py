@@ -143,7 +143,12 @@ class Strategies:
         return [caution for each in self.clusters for group in each.groups for caution in group.cautions]
 
     def describe(self, n_features: int = 3) -> str:
-        """Return the groups as text, with the strongest features of each."""
+        """Return the groups as text, with the strongest features of each.
+
+        Parameters
+        ----------
+        n_features : the number of features to list for each group
+        """
         several = [each for each in self.clusters if len(each.groups) > 1]
         parts = [fill(self._summary(), WIDTH)]
         if several:

@@ -158,7 +158,12 @@ class Summary(ArrowTable):
         return [self.statement(group, i) for i in _largest(self.share[group], n_features).tolist()]
 
     def describe(self, n_features: int = 5) -> str:
-        """Return the strongest features of each cluster, as text."""
+        """Return the strongest features of each cluster, as text.
+
+        Parameters
+        ----------
+        n_features : the number of features to list for each cluster
+        """
         if not len(self.clusters):
             return "No row belongs to the cluster it is explained for, so there is nothing to average."
         heads = ["cluster", "rows", "feature", "share", "", "mean", "compared with"]

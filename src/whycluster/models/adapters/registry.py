@@ -154,6 +154,10 @@ def adapt(model: Any) -> Network | OnlyLabels | AwaitingColumns:
 
     A class without an adapter is treated as a nearest-centroid model if it has ``cluster_centers_`` and
     ``predict``; its predictions are checked on all data. If it has only ``labels_``, these are returned.
+
+    Parameters
+    ----------
+    model : the fitted model
     """
     if isinstance(model, type):
         raise unsupported(model)

@@ -95,6 +95,10 @@ class Changes:
         add up to this change; with two segmentations, so do ``from_data`` and ``from_model``. All of these
         are NaN in rows without an account. If the data have a column with such a name, an underscore is
         appended to the name of the column that is not one of the data.
+
+        Parameters
+        ----------
+        backend : "pandas", "polars" or "pyarrow"; by default the library of the first table
         """
         return frames.rows_frame(self.record, backend)
 
@@ -113,6 +117,10 @@ class Changes:
 
         ``contribution`` is the mean over the rows that moved, and ``first_in`` the number of these rows in
         which the column contributed most.
+
+        Parameters
+        ----------
+        backend : "pandas", "polars" or "pyarrow"; by default the library of the first table
         """
         return frames.drivers_frame(self.record, backend)
 
@@ -121,6 +129,10 @@ class Changes:
 
         With two segmentations, ``overlap`` is the number of rows that both put into the cluster, divided by
         the number of rows that either of them does. It is NaN if only one of them has the cluster.
+
+        Parameters
+        ----------
+        backend : "pandas", "polars" or "pyarrow"; by default the library of the first table
         """
         return frames.sizes_frame(self.record, backend)
 
@@ -131,6 +143,10 @@ class Changes:
         values, shares of rows. ``shift`` is the difference in standard deviations within the cluster.
         ``p_value`` is corrected for the number of tests (Holm). ``alarm`` is true if the p-value is at most
         0.01 and the shift at least 0.1.
+
+        Parameters
+        ----------
+        backend : "pandas", "polars" or "pyarrow"; by default the library of the first table
         """
         return frames.drift_frame(self.record, backend)
 
