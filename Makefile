@@ -75,7 +75,7 @@ test: browser compiler postgres
 
 # Notebooks run on one thread each, and results are cached in docs/_build. Warnings are errors.
 docs: $(TEST)/installed
-	PYTHONPATH=. OMP_NUM_THREADS=1 $(TEST)/bin/sphinx-build -W --keep-going -q -j 2 -b html docs docs/_build/html
+	PYTHONPATH="$(CURDIR)" OMP_NUM_THREADS=1 $(TEST)/bin/sphinx-build -W --keep-going -q -j 2 -b html docs docs/_build/html
 	$(TEST)/bin/codespell
 
 test-docs: docs browser
