@@ -44,6 +44,11 @@ def unsupported(model: Any) -> UnsupportedModelError:
         return UnsupportedModelError(
             f"{must} an AnnData object. Explain its groups of cells with wc.explain_anndata(adata, groups)."
         )
+    if any(cls.__module__.startswith("hmmlearn.") for cls in type(model).__mro__):
+        return UnsupportedModelError(
+            f"neuralize: the state of a row in a {type(model).__name__} depends on the rows before and after "
+            f"it, so no energy of the row alone gives its cluster. {BY_LABELS}"
+        )
     listed = "".join(f"\n  - {line}" for line in SUPPORTED)
     return UnsupportedModelError(
         f"neuralize: no exact network is known for {type(model).__name__}. The following models are "
