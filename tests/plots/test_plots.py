@@ -603,6 +603,7 @@ def all_plots(exp: Any) -> list[Callable[..., Any]]:
         plot.beeswarm,
         plot.competition,
         plot.map,
+        plot.series,
     ]
 
 
@@ -634,8 +635,26 @@ def test_notebooks_show_figures_and_files_keep_them(exp: wc.Explanation) -> None
         assert [tick_labels(ax.yaxis) for ax in again.axes] == [tick_labels(ax.yaxis) for ax in figure.axes]
 
 
+def test_series_are_drawn_with_the_relevance_of_their_time_steps() -> None:
+    X = np.random.default_rng(0).normal(size=(40, 9, 2))
+    exp = wc.explain(X[:3].reshape(3, 18), X.reshape(40, 18))
+    relevance = exp.relevance.reshape(X.shape)
+    limits = set()
+    for channel in (0, 1):
+        ax = exp.plot.series(7, channel, n_channels=2)
+        drawn(ax)
+        line, bars_drawn = ax.figure.axes[1].lines[0], bars(ax)
+        np.testing.assert_array_equal(line.get_ydata(), X[7, :, channel])
+        found = {round(bar.get_center()[0]): bar.get_height() for bar in bars_drawn}
+        assert found == dict(enumerate(relevance[7, :, channel].tolist()))
+        assert [bool(bar.get_hatch()) for bar in bars_drawn] == [bar.get_height() < 0 for bar in bars_drawn]
+        assert ax.get_title(loc="left").replace("\n", " ") == f"{exp[7].claim()}; channel {channel}"
+        limits.add(ax.get_ylim())
+    assert len(limits) == 1
+
+
 def test_plots_say_what_there_is(exp: wc.Explanation) -> None:
-    listed = "beeswarm(), clusters(), competition(), heatmap(), map(), row()"
+    listed = "beeswarm(), clusters(), competition(), heatmap(), map(), row(), series()"
     assert repr(exp.plot) == f"<Plots of {exp!r}: {listed}>"
 
 
@@ -651,7 +670,7 @@ def test_data_that_were_changed_are_not_drawn(wine: NDArray[np.float64], kmeans:
     X = wine.copy()
     exp = wc.explain(kmeans, X)
     X += 1
-    for name in ("row", "clusters", "heatmap", "beeswarm", "map"):
+    for name in ("row", "clusters", "heatmap", "beeswarm", "map", "series"):
         with pytest.raises(wc.InvalidInputError, match="the data have been changed since"):
             getattr(exp.plot, name)()
 
@@ -671,6 +690,16 @@ BAD: list[tuple[Callable[[Any], Any], str]] = [
     (
         lambda p: p.beeswarm("x"),
         "plot.beeswarm: cluster must be one of the model's 5 clusters, 0, 1, 2, 3, 4; got 'x'.",
+    ),
+    (lambda p: p.series("a"), "plot.series: row must be a single integer position; got 'a'."),
+    (
+        lambda p: p.series(n_channels=2),
+        "plot.series: n_channels must divide the 13 values of each series; got 2.",
+    ),
+    (
+        lambda p: p.series(channel=1),
+        "plot.series: channel must be less than the number of channels, 1; got 1. Pass n_channels= if the "
+        "series have more.",
     ),
     (
         lambda p: p.row(ax="no"),

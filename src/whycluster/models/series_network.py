@@ -57,7 +57,8 @@ class SeriesNetwork(Network):
         if getattr(X, "ndim", 0) == 2 and X.shape[1] == self.n_features:
             return X  # flattened already, such as the rows of an explanation
         try:
-            series = np.asarray(X, dtype=np.float64)
+            series = np.asarray(X)
+            series = series if series.dtype == np.float32 else series.astype(np.float64, copy=False)
         except (TypeError, ValueError):
             raise self._wrong(where, name, "series of different lengths, or other values") from None
         if series.ndim == 2 and self.n_channels == 1:

@@ -6,8 +6,8 @@ Without ``ax``, these functions create a new figure, which is not registered wit
 `draw_grid` returns a figure.
 
 Modules, in reading order: `accessor` (``exp.plot``), `checks`, `style` and `figures`; then the plots: `bars`
-(rows and clusters), `matrices` (heat map and competition), `swarm`, `maps`, `curves`, and for images
-`image_plots` and `heatmaps`.
+(rows and clusters), `matrices` (heat map and competition), `swarm`, `time_series`, `maps`, `curves`, and for
+images `image_plots` and `heatmaps`.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ from whycluster.plots.curves import elbow, flipping
 from whycluster.plots.maps import draw_map as map  # noqa: A004  # the name of exp.plot.map
 from whycluster.plots.matrices import competition, heatmap
 from whycluster.plots.swarm import beeswarm
+from whycluster.plots.time_series import series
 
 if TYPE_CHECKING:
     from whycluster.plots.heatmaps import draw_grid
@@ -35,6 +36,7 @@ __all__ = [
     "images",
     "map",
     "row",
+    "series",
 ]
 
 

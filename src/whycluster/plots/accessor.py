@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from whycluster.plots import bars, maps, matrices, swarm
+from whycluster.plots import bars, maps, matrices, swarm, time_series
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -82,6 +82,10 @@ class Plots:
         ax : as for `whycluster.plots.map`
         """
         return maps.draw_map(self._exp, ax)
+
+    def series(self, row: int = 0, channel: int = 0, n_channels: int = 1, ax: Axes | None = None) -> Axes:
+        """Draw one channel of a time series and its relevance; see `whycluster.plots.series`."""
+        return time_series.series(self._exp, row, channel, n_channels, ax)
 
     def __repr__(self) -> str:
         names = ", ".join(f"{name}()" for name in dir(self) if not name.startswith("_"))
