@@ -76,7 +76,6 @@ test: browser compiler postgres
 # Notebooks run on one thread each, and results are cached in docs/_build. Warnings are errors.
 docs: $(TEST)/installed
 	PYTHONPATH="$(CURDIR)" OMP_NUM_THREADS=1 $(TEST)/bin/sphinx-build -W --keep-going -q -j 2 -b html docs docs/_build/html
-	$(TEST)/bin/codespell
 
 test-docs: docs browser
 	$(TEST)/bin/pytest --override-ini addopts= -q --no-skips tests/docs
@@ -89,6 +88,7 @@ checks: $(TEST)/installed
 	$(TEST)/bin/ruff check .
 	$(TEST)/bin/mypy
 	$(TEST)/bin/lint-imports
+	$(TEST)/bin/codespell
 
 faults: $(TEST)/installed compiler
 	WHYCLUSTER_FAULTS=1 $(TEST)/bin/pytest tests/faults
