@@ -84,7 +84,12 @@ class Plots:
         return maps.draw_map(self._exp, ax)
 
     def series(self, row: int = 0, channel: int = 0, n_channels: int = 1, ax: Axes | None = None) -> Axes:
-        """Draw one channel of a time series and its relevance; see `whycluster.plots.series`."""
+        """Draw one channel of a time series as a line, with the relevance of each time step as bars.
+
+        Parameters
+        ----------
+        row, channel, n_channels, ax : as for `whycluster.plots.series`
+        """
         return time_series.series(self._exp, row, channel, n_channels, ax)
 
     def __repr__(self) -> str:
