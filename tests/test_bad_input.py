@@ -326,7 +326,7 @@ def test_duplicates_are_ties_whatever_their_columns() -> None:
 
 def test_centroids_that_are_not_finite() -> None:
     assert message(ROWS, model=with_value(np.nan)) == (
-        "neuralize: centroids must be finite; centroid 1, feature 'x2' is nan."
+        "neuralize: centroids must be finite; feature 'x2' of centroid 1 is nan."
     )
 
 

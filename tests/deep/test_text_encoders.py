@@ -237,12 +237,11 @@ def test_relevance_far_above_the_evidence_is_warned_of() -> None:
         ),
         (
             {"modality": "text"},
-            "features: X must have at least one array of inputs; got {'modality': 'text'}.",
+            "features: X must contain at least one input array; got {'modality': 'text'}.",
         ),
         (
             [torch.ones(2), torch.ones(3)],
             "features: all inputs of X must have the same shape, so that they form a batch; got tensors of "
-            "the "
             "shapes (2,), (3,). Resize or pad them.",
         ),
     ],

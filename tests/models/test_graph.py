@@ -185,10 +185,10 @@ def test_models_and_missing_rows() -> None:
     with pytest.raises(wc.InvalidInputError) as error:
         wc.explain(IRIS[:3], IRIS, method="neighbors")
     assert str(error.value) == (
-        "explain: method applies only to labels, and to models that give nothing but labels; this model is a "
-        "network of its own. Leave method out."
+        "explain: method applies only to labels and to models that provide only labels; this model "
+        "determines its own network. Leave method out."
     )
-    with pytest.raises(wc.UnsupportedModelError, match="follow a rule that needs the rows they belong to"):
+    with pytest.raises(wc.UnsupportedModelError, match="must be given the rows of these labels"):
         wc.neuralize(LABELS, graph=GRAPH)
     with pytest.raises(wc.InvalidInputError, match="labels must have one value for each of the 99 rows"):
         wc.explain(LABELS, IRIS[:99], graph=GRAPH)

@@ -263,5 +263,5 @@ def test_other_metrics_of_series_are_refused() -> None:
     model = tslearn.TimeSeriesKMeans(2, metric="dtw", metric_params=options, max_iter=2, random_state=0).fit(
         waves()
     )
-    with pytest.raises(wc.UnsupportedModelError, match="without other metric_params than gamma; got 'dtw'"):
+    with pytest.raises(wc.UnsupportedModelError, match="and no metric_params except gamma; got 'dtw'"):
         wc.neuralize(model)

@@ -249,7 +249,7 @@ def load_segmentation(path: Path, name: str = "--model") -> Segmentation:
 
 
 def apply_segmentation(seg: Segmentation, frame: pl.DataFrame, options: CommandOptions) -> ClusteredTable:
-    """Return the rows of a table with the clusters of a segmentation; differences from its rows are noted."""
+    """Return the rows of a table with their clusters under a segmentation, and notes on unusual rows."""
     if options.id is not None:
         _check_single_column(options.id_option, options.id, frame)
     frame = frame.with_columns(with_dates(frame).get_columns())

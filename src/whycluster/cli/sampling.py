@@ -224,8 +224,9 @@ def _rows(
 ) -> Iterator[pa.RecordBatch]:
     """Yield all rows of a part.
 
-    An error is raised if a column holds codes, unless it is in ``typed``, the columns that a Parquet file
-    declares as numeric.
+    Raise an error if a column is numeric in this part but not in most parts, or the other way around, or if a
+    numeric column seems to hold codes. Columns in ``typed``, which a Parquet file declares as numeric, are
+    not checked for codes.
     """
     fields = [entry.with_type(as_read(entry.type, part, kinds[entry.name])) for entry in schema]
     odd = [entry for entry in fields if kind_of_arrow(entry.type).is_numeric != kinds[entry.name].is_number]

@@ -182,7 +182,7 @@ class RawTable(ObjectTable):
         return made
 
     def with_dates(self, columns: Iterable[int]) -> RawTable:
-        """Return the table with dates instead of the text in these columns, if all of it is dates."""
+        """Return the table with those of these columns parsed whose text consists only of dates."""
         text = [column for column in columns if self.column_kind(column) is ColumnKind.TEXT]
         dates = {column: parse_dates(self._values(column, 0, self.n_rows)) for column in text}
         found = {column: values for column, values in dates.items() if values is not None}

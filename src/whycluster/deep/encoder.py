@@ -88,7 +88,7 @@ class Inputs:
         key = next((key for key in _MAIN if key in arrays), next(iter(arrays), None))
         if key is None:
             raise InvalidInputError(
-                f"{where}: {name} must have at least one array of inputs; got {dict(X)!r}."
+                f"{where}: {name} must contain at least one input array; got {dict(X)!r}."
             )
         main = cls.open(_rectangular(arrays[key], where, f"{name}[{key!r}]"), where, f"{name}[{key!r}]")
         others = {k: v for k, v in X.items() if k != key and v is not None}
@@ -540,7 +540,7 @@ def _stack(tensors: Any, where: str, name: str) -> Tensor:
         some = ", ".join(map(str, sorted(shapes)[:3]))
         raise InvalidInputError(
             f"{where}: all inputs of {name} must have the same shape, so that they form a batch; got tensors "
-            f"of the shapes {some}. Resize or pad them."
+            f"of shapes {some}. Resize or pad them."
         )
     return torch.stack(list(tensors)).detach()
 

@@ -23,7 +23,7 @@ from whycluster.explanations.wording.formatting import Line, format_lines, rest
 CHANNELS, LOCATIONS = "channels", "locations"
 BASELINE, CLASS_TOKEN, BIASES = "baseline of the clusters", "class token", "biases and losses of LRP"
 UNITS = (None, CHANNELS, LOCATIONS)
-_N_LINES = 6  # number of strongest units in the description of an input
+_N_LINES = 6  # number of units in the description of an input
 _NOUNS = {None: "input", CHANNELS: "channel", LOCATIONS: "location"}
 
 
@@ -119,9 +119,9 @@ class DeepExplanation(BaseExplanation):
     def residual_shares(self) -> dict[str, Floats]:
         """The parts of the residual by name, (n,) each.
 
-        The baseline of the clusters is the part of the evidence that belongs to no feature. Of the rest, a
-        class token and other constants that the encoder adds to the inputs' tokens receive one part; biases
-        and LRP itself lose the other part.
+        The baseline of the clusters is the part of the evidence that belongs to no feature. The rest has two
+        parts. A class token, and other constants that the encoder adds to the inputs' tokens, receive one;
+        biases and LRP itself lose the other.
         """
         baseline = np.asarray(self.features.residual, dtype=np.float64)
         token = np.zeros(len(self)) if self._class_token is None else self._class_token

@@ -88,7 +88,7 @@ def fit_scan(
 
 
 def _read_features(features: Any) -> torch.Tensor:
-    """Return the features on the CPU in float32 or float64, possibly sharing the user's memory."""
+    """Return the features on the CPU in float32 or float64, sharing the user's memory if possible."""
     try:
         rows = _to_tensor(features)
     except (TypeError, ValueError):

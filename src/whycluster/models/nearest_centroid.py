@@ -54,7 +54,7 @@ def nearest_centroid(
     found = table.first_not_finite()
     if found is not None:
         raise InvalidInputError(
-            f"neuralize: centroids must be finite; centroid {found[0]}, feature {found[1]!r} is {found[2]}."
+            f"neuralize: centroids must be finite; feature {found[1]!r} of centroid {found[0]} is {found[2]}."
         )
     energy = METRICS[metric](table.to_array())
     rule = "the nearest of its cluster_centers_" + f" ({metric})" * (metric != "euclidean")

@@ -23,10 +23,10 @@ from whycluster.data.table import Table
 from whycluster.models.energies import DiagonalGaussianEnergy, FloorEnergy, GaussianEnergy, TreeEnergy
 from whycluster.models.energies.pooled import PooledEnergy
 
-_ENOUGH = 20  # rows from which quantiles are compared
-_MOST_ROWS, _MOST_VALUES = 1000, 1 << 19  # of a longer table, evenly spaced rows are compared
+_ENOUGH = 20  # the number of rows from which on quantiles are compared
+_MOST_ROWS, _MOST_VALUES = 1000, 1 << 19  # in a longer table, only evenly spaced rows are compared
 _MOST_FEATURES = 1 << 14  # wider rows are not compared
-_FAR, _FAR_OF_FEW = 3.0, 10.0  # times the distance across all landmarks
+_FAR, _FAR_OF_FEW = 3.0, 10.0  # multiples of the distance across all landmarks
 _SPREAD = 2.0  # standard deviations around the means of a mixture
 _BESIDE = 0.5  # of the range of the landmarks, or of the quartiles of the rows, whichever is longer
 
@@ -155,8 +155,9 @@ def _quantile(values: Floats, share: float) -> Floats:
 def _beyond(values: Floats, low: Floats, high: Floats, across: float) -> NDArray[np.bool_]:
     """Return the columns in which the rows, whose values are sorted, lie beyond the landmarks, (d,).
 
-    Three quarters of the values are very far away or, in at least two columns and half of all, nearly all
-    values are outside. If there are only a few rows, all values must be even farther away.
+    In such a column, three quarters of the values are very far away. A column in which nearly all values are
+    outside counts too, but only if there are two or more of them and they make up half of all columns.
+    If there are only a few rows, all values must be even farther away.
     """
     if len(values) < _ENOUGH:
         low, high = low - _FAR_OF_FEW * across, high + _FAR_OF_FEW * across

@@ -99,8 +99,8 @@ def _check_ordinary(*arrays: Floats) -> None:
     for array in arrays:
         if not (np.abs(array) <= _LARGEST).all():
             raise InvalidInputError(
-                "neuralize: the steps of the pipeline must multiply by finite numbers of at most "
-                f"{_LARGEST:g}; they multiply by others. Rescale the data and fit the pipeline again."
+                "neuralize: the steps of the pipeline must multiply only by finite numbers of at most "
+                f"{_LARGEST:g}; they use other factors. Rescale the data and fit the pipeline again."
             )
 
 

@@ -424,7 +424,7 @@ class StagedTable(Table):
 
     @property
     def is_plain(self) -> bool:
-        """Whether the steps are only a linear map of numeric columns, which is part of the energy."""
+        """Whether the steps only map numeric columns linearly, and this map is part of the energy."""
         form = self.stages.form
         return form.is_plain and form.below is None and not isinstance(self.raw, RawTable)
 

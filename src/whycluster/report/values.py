@@ -22,12 +22,12 @@ _FEW_DIGITS = (4, 3)  # of rounded numbers that are all of a similar size
 
 
 class Encoding(NamedTuple):
-    """The encoding of a numeric feature's values as two-byte codes; 65535 is a missing value.
+    """The encoding of a numeric feature's values as two-byte codes; 65535 means missing.
 
     Attributes
     ----------
-    low, decimals : the value is (low + code) / 10**decimals
-    known : the distinct values, if there is no such formula; the value is known[code]
+    low, decimals : a code means the value (low + code) / 10**decimals, unless ``known`` is given
+    known : the distinct values, if no such formula fits them; a code then means the value known[code]
     rounded : whether the values have more digits than are shown
     """
 

@@ -1,4 +1,4 @@
-"""Segmentations to keep: made once, saved, and applied to new rows.
+"""Segmentations: clusterings that are made once, saved, and applied to new rows.
 
 In reading order:
 

@@ -1,6 +1,6 @@
 """New rows, compared with the rows that a segmentation was made on.
 
-The bounds are wide: rows of an ordinary new month pass, and a change of unit or of scale does not.
+The bounds are wide: rows of an ordinary new month pass, but a change of units or scale does not.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from whycluster.segments.population import (
 )
 
 MOST_ROWS = 10_000
-"""The number of evenly spaced rows of a longer table that are compared."""
+"""The largest number of rows that are compared; from a longer table, evenly spaced rows are taken."""
 
 _ENOUGH = 20  # values from which quartiles are compared; fewer values are compared with all known ones
 _WARNS, _REFUSES = 10.0, 50.0  # factors between the sizes of new and known values
-_BEYOND = 0.5  # of the known range: how far outside most new values must be for a warning
+_BEYOND = 0.5  # how far outside most new values must be for a warning, as a multiple of the known range
 _LONG = 3650.0  # days that dates may be outside, at least
 _LEAST_UNSEEN = 0.005  # share of unseen categories that is always allowed
 _LEAST_MISSING, _MOST_MISSING = 0.1, 0.95  # shares of missing values that are always, or never, allowed
@@ -151,7 +151,7 @@ def _check_kind(column: KnownColumn, kind: ColumnKind, names: Sequence[Any] | No
 def _check_categories(
     column: KnownColumn, names: Sequence[Any], codes: Floats, n_known: int
 ) -> Deviation | None:
-    """Return a deviation if more values are unseen than the categories that occurred once make likely."""
+    """Return a deviation if too many values are unseen, given how many categories occurred only once."""
     if column.categories is None:
         return None
     seen = {category_as_text(name) for name in column.categories}
@@ -179,7 +179,7 @@ def _check_numbers(column: KnownColumn, values: Floats) -> Deviation | None:
 
 
 def _check_sizes(column: KnownColumn, values: Floats) -> Deviation | None:
-    """Return a deviation if all quartiles, or all of a few values, differ by a large factor."""
+    """Return a deviation if the absolute values differ from the known ones by a large factor."""
     sizes, known = sizes_of(values[np.isfinite(values)]), column.sizes
     if known is None or not sizes.size:
         return None

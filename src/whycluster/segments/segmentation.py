@@ -82,7 +82,7 @@ def segment(
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Segmentation:
-    """A clustering to keep: the model, its network, and what is known about the rows it was made on.
+    """A clustering to keep: the model, its network, and facts about the rows that it was made on.
 
     `whycluster.segment` and `Segmentation.of` create segmentations; `whycluster.save` writes them to a file.
 
@@ -125,7 +125,7 @@ class Segmentation:
         if not measure_quality:
             return made
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FewRowsWarning)  # these are all rows that there are
+            warnings.simplefilter("ignore", FewRowsWarning)  # these are all the rows
             warnings.simplefilter("ignore", FidelityWarning)
             return replace(made, quality=quality(network.explain(X, background=found.measured)))
 
@@ -190,8 +190,8 @@ class Segmentation:
     def explain(self, new: Any, *, check: bool = True, **query: Unpack[QueryOptions]) -> Explanation:
         """Explain why each new row is in its cluster.
 
-        Beta and the sizes of the clusters are those of the rows that the segmentation was made on, so a row
-        has the same explanation whichever rows it is explained with.
+        Beta and the sizes of the clusters are those of the rows that the segmentation was made on, so the
+        explanation of a row does not depend on the other rows in ``new``.
 
         Parameters
         ----------

@@ -35,7 +35,7 @@ class WordRelevance(NamedTuple):
     found : the assignments of all documents
     words : the words with their relevance
     shares : the parts of the evidence that belong to no word, by name, (n,) each
-    max_length : the number of pieces that are read of a document at most, or None
+    max_length : the largest number of pieces of a document that are read, or None
     """
 
     found: Attribution

@@ -29,7 +29,7 @@ from whycluster.text.words import CUT_OFF, KNOWN, UNKNOWN, WordTable
 if TYPE_CHECKING:
     from whycluster.text.transformer import ReadPieces, TransformerModel
 
-_ROUNDING = 1e-12  # of the evidence
+_ROUNDING = 1e-12  # fraction of the evidence
 SPECIAL, PROMPT, UNKNOWN_PIECES = "special tokens", "prompt", "unknown pieces"
 BIASES, BASELINE = "biases and positions", "baseline of the clusters"
 

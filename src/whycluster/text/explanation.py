@@ -29,7 +29,7 @@ from whycluster.text.summary import Pairs, TextSummary, pair_up, summarize
 from whycluster.text.words import CUT_OFF, KNOWN, STOP_WORD, WordTable
 
 _NOTEBOOK_DOCUMENTS = 3
-_LEAST_SHARE = 1e-6  # of the evidence; smaller parts are rounding errors
+_LEAST_SHARE = 1e-6  # smaller fractions of the evidence are rounding errors
 _NO_KNOWN_WORD = "no known words (treated as empty text)"
 
 
@@ -123,9 +123,9 @@ class TextExplanation(BaseExplanation):
     residual_shares : the parts of the residual by name, (n,) each, for sentence encoders: special tokens, the
         prompt, unknown pieces, biases and positions, and the baseline of the clusters, which is the evidence
         of an embedding of zeros
-    max_length : the number of pieces that a sentence encoder reads of a document at most, or None
-    n_words, n_known, n_cut_off : (n,) number of words, of known words, and of words that are cut off because
-        the model does not read that far, in each document
+    max_length : the largest number of pieces of a document that a sentence encoder reads, or None
+    n_words, n_known, n_cut_off : (n,) the number of words in each document, of known words, and of words that
+        are cut off because the model does not read that far
     word_table : the words of all documents, as arrays
     finder : finds the words and terms of a text in the same way as the vectorizer
     """
@@ -312,8 +312,9 @@ class TextExplanation(BaseExplanation):
         """Return why two documents are in the same cluster, or what separates them, word by word.
 
         In different clusters, the evidence of each document is that for its own cluster against the cluster
-        of the other one. In the same cluster, it is that against the competitor that comes nearest to taking
-        both. What the words bring adds up to the evidence of both, except for the residual.
+        of the other one. In the same cluster, it is the evidence against the competitor that both together
+        are closest to. The contributions of the words add up to the evidence of both, except for the
+        residual.
 
         Parameters
         ----------

@@ -30,7 +30,7 @@ def network_of_documents(encoder: Any, last: Network) -> Network:
     check_encoder(encoder)
     if isinstance(last, TextNetwork) or last.is_deep:
         raise UnsupportedModelError(
-            "explain: encoder applies to labels and to models of embeddings; this model takes documents "
+            "explain: encoder applies only to labels and to models of embeddings; this model takes documents "
             "itself. Leave encoder out."
         )
     steps: list[tuple[str, Any]] = [("encoder", encoder)]
@@ -54,7 +54,7 @@ def fit_to_documents(labels: Any, X: Any, encoder: Any) -> tuple[Network, NDArra
 
 
 def best_surrogate(rows: Floats, labels: Any) -> tuple[Network, NDArray[Any]]:
-    """Return what predicts labels better, a `Surrogate` or the votes of neighbors; and the labels."""
+    """Return the better predictor of the labels, a `Surrogate` or the votes of neighbors, and the labels."""
     surrogate = Surrogate().fit_rows(rows, labels, "explain")
     network = surrogate.network(None)
     votes = _votes(rows, network.codes.find(surrogate.given_), network.labels)
@@ -72,7 +72,9 @@ def _votes(rows: Floats, codes: Codes, names: NDArray[Any]) -> Network | None:
     n_folds = min(_MOST_FOLDS, int(np.bincount(codes).min()))
     if n_folds < 2 or len(rows) > _MOST_ROWS:
         return None
-    if len(rows) - math.ceil(len(rows) / n_folds) < _N_NEIGHBORS:  # documents that are left to vote
+    if (
+        len(rows) - math.ceil(len(rows) / n_folds) < _N_NEIGHBORS
+    ):  # the least number of documents that can vote
         return None
     model = KNeighborsClassifier(_N_NEIGHBORS).fit(rows, codes)
     folds = StratifiedKFold(n_folds, shuffle=True, random_state=0)

@@ -1,7 +1,7 @@
 """Words of a text, and the pieces of words that a subword tokenizer makes of them.
 
 Encoders read *pieces*: whole words, parts of words, punctuation, and special tokens that are not in the text.
-The tokenizer says which characters of the text each piece covers. Here, pieces are joined to words again.
+The tokenizer reports which characters of the text each piece covers. Here, pieces are joined to words again.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ _MODIFIERS = "\ufe0e\ufe0f\u20e3\U0001f3fb-\U0001f3ff"  # the style and the skin
 
 @cache
 def _word_pattern() -> re.Pattern[str]:
-    """Return the pattern of words: letters, digits and marks with apostrophes inside, or one other sign."""
+    """Return the pattern of words: letters, digits and marks, possibly with apostrophes, or one symbol."""
     marks = "".join(chr(i) for i in range(0x300, sys.maxunicode) if unicodedata.category(chr(i))[0] == "M")
     inside = rf"(?:(?![{_ALONE}])[\w{re.escape(marks)}{_JOINERS}])"
-    sign = rf"[^\w\s][{_MODIFIERS}]*(?:\u200d[^\w\s][{_MODIFIERS}]*)*"  # emoji may consist of several signs
+    sign = rf"[^\w\s][{_MODIFIERS}]*(?:\u200d[^\w\s][{_MODIFIERS}]*)*"  # emoji may have several characters
     return re.compile(rf"[{_ALONE}]|{inside}+(?:['\u2019]{inside}+)*|{sign}")
 
 
@@ -53,7 +53,7 @@ def check_unicode(texts: Sequence[str], where: str, name: str = "X") -> None:
 def find_words(text: str) -> list[Span]:
     """Return the spans of all words; every character except whitespace belongs to a word.
 
-    Punctuation marks and other signs are words of their own, as are the characters of scripts without spaces
+    Each punctuation mark or other symbol is a separate word, as is each character of a script without spaces
     between words.
     """
     return [match.span() for match in _word_pattern().finditer(text)]
@@ -72,7 +72,7 @@ def owners(text: str, spans: Sequence[Span]) -> Codes:
 
 
 def words_of_piece(owner: Codes, text: str, start: int, stop: int) -> list[int]:
-    """Return the words that a piece covers, each as often as it has characters in the piece.
+    """Return the words that a piece covers, each repeated once per character in the piece.
 
     A piece within one word is listed once. A piece of whitespace belongs to the word before it.
     """
@@ -107,7 +107,7 @@ class PieceFinder(TokenFinder):
 
     Attributes
     ----------
-    tokenizer : a ``tokenizers.Tokenizer`` that belongs to no one else
+    tokenizer : a ``tokenizers.Tokenizer`` that is not shared with the user
     n_vectors : the number of rows of the table
     dropped : pieces that the model leaves out
     most_characters : the number of characters that the model reads, or None for all of them

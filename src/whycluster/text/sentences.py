@@ -33,11 +33,11 @@ class Sentences(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         begins with a ``StaticEmbedding``. The model stays unchanged.
     pooling : for a pair, how the outputs for all pieces become one embedding: "mean" (the default), "cls",
         "max" or "last"; a SentenceTransformer has its own
-    normalize : whether embeddings are scaled to unit length; by default as the model does it. A model that
+    normalize : whether embeddings are scaled to unit length; by default, the model decides. A model that
         always scales them continues to do so.
-    prompt : a text that is put before every document; by default the model's default prompt
-    max_length : the largest number of pieces that are read of a document, including special tokens; by
-        default as many as the model reads. The rest of the document is cut off.
+    prompt : a text that is prepended to every document; by default, the model's default prompt
+    max_length : the largest number of pieces of a document that are read, including special tokens; by
+        default, as many as the model can read. The rest of the document is cut off.
     batch_size : the number of documents per batch
     """
 
@@ -176,7 +176,7 @@ def _check_pooling(pooling: str | None, where: str) -> None:
     if pooling is not None:
         raise InvalidInputError(
             f"{where}: pooling applies only to a pair (model, tokenizer) from transformers, since other "
-            f"models have a pooling of their own; got {pooling!r}. Leave it out."
+            f"models do their own pooling; got {pooling!r}. Leave it out."
         )
 
 

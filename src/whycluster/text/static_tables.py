@@ -19,7 +19,7 @@ _BATCH = 1024  # number of texts whose vectors are averaged at a time
 
 @dataclass(frozen=True)
 class StaticTable:
-    """A static embedding: the mean of the vectors of all pieces, perhaps scaled to unit length.
+    """A static embedding: the mean of the vectors of all pieces, possibly scaled to unit length.
 
     Attributes
     ----------

@@ -23,7 +23,9 @@ from whycluster.text.finders import Finder
 from whycluster.text.words import KNOWN, WordTable, group_sums
 
 _N_WORDS = 3  # number of words in a headline
-_ERRORS = 2.0  # standard errors; with 1, words from a few unusual messages in 20 newsgroups rank too high
+_ERRORS = (
+    2.0  # number of standard errors; with 1, words from a few unusual messages in 20 newsgroups rank too high
+)
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -93,7 +95,7 @@ class TextSummary(ArrowTable):
     def names(self, n: int = 3) -> dict[Any, str]:
         """Return a provisional name for each cluster, consisting of its ``n`` strongest words.
 
-        Stop words of English and signs such as punctuation are left out, unless a cluster has no other words.
+        English stop words and symbols such as punctuation are left out, unless a cluster has no other words.
         """
         check_integer(n, 1, "summary", "n")
         labels = self.clusters.tolist()
@@ -103,15 +105,15 @@ class TextSummary(ArrowTable):
         }
 
     def telling_words(self, cluster: Any, n: int = 10) -> list[str]:
-        """Return the ``n`` strongest words of a cluster without stop words and signs, as in `names`."""
+        """Return the ``n`` strongest words of a cluster without stop words and symbols, as in `names`."""
         return [self.word[entry] for entry in self.telling(cluster, n)]
 
     def telling(self, cluster: Any, n: int = 10) -> Codes:
-        """Return the entries of the ``n`` strongest words of a cluster without stop words and signs."""
+        """Return the entries of the ``n`` strongest words of a cluster without stop words and symbols."""
         return self._naming(self.clusters.tolist().index(cluster), n)
 
     def _naming(self, group: int, n: int) -> Codes:
-        """Return the entries of the ``n`` strongest words of a cluster that say something by themselves."""
+        """Return the entries of the ``n`` strongest words of a cluster that are meaningful on their own."""
         top = self._strongest(group, len(self.word))
         telling = np.array([_is_telling(self.word[entry]) for entry in top], dtype=bool)
         return (top[telling] if telling.any() else top)[:n]

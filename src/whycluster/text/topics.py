@@ -47,7 +47,7 @@ def _encoder_of(model: BERTopic) -> Sentences | None:
 
 @dataclass(frozen=True, repr=False)
 class TopicWords:
-    """For each topic, the words that BERTopic describes it with and the words that put documents there.
+    """The words that BERTopic lists for each topic, and the words that put documents into the topic.
 
     Attributes
     ----------
@@ -90,7 +90,7 @@ class TopicWords:
 
 
 def topic_words(model: BERTopic, exp: TextExplanation, n: int = 10) -> TopicWords:
-    """Compare the words that BERTopic describes topics with and the words that put documents there.
+    """Compare the words that BERTopic lists for each topic with the words that put documents into it.
 
     c-TF-IDF finds words that are frequent in the documents of a topic. The embedding, which determines the
     topic, may depend on other words. Only single words are compared.

@@ -31,7 +31,7 @@ class ReadPieces(NamedTuple):
     spans : the characters of the text that each piece covers; an empty span for all others
     special, unknown, prompt : (t,) whether a piece is a special token, unknown, or part of the prompt
     lost : the relevance that reached no piece, such as that of biases
-    is_full : whether there are as many pieces as the encoder reads at most
+    is_full : whether the encoder could not have read more pieces
     """
 
     relevance: Floats
@@ -45,7 +45,7 @@ class ReadPieces(NamedTuple):
 
 @dataclass(frozen=True)
 class TransformerModel:
-    """A transformer with its tokenizer, and the way from its outputs to embeddings.
+    """A transformer with its tokenizer, and the settings that turn its outputs into embeddings.
 
     Attributes
     ----------
@@ -54,7 +54,7 @@ class TransformerModel:
     table : the name of the layer that looks up the vectors of pieces
     pooling : how the outputs for all pieces become one embedding, or None if the module does it
     normalize : whether embeddings are scaled to unit length afterward
-    prompt : a text that is put before every text
+    prompt : a text that is prepended to every text
     max_length : the largest number of pieces that the encoder reads, or None
     n_features : the number of features of an embedding
     truncate_dim : the number of features to keep, or None
@@ -267,7 +267,7 @@ def _table_of(module: torch.nn.Module) -> str:
     for part in parts:
         try:
             table = part.get_input_embeddings()
-        except NotImplementedError:  # transformers finds no table in a model of characters
+        except NotImplementedError:  # character models have no table that transformers can find
             continue
         for name, each in module.named_modules():
             if each is table:

@@ -524,8 +524,8 @@ def test_changed_data_are_not_saved(tmp_path: Path) -> None:
 # Objects that cannot be saved.
 
 INSTEAD = (
-    "save: the steps of a pipeline are saved as part of a segmentation, which also keeps what new rows are "
-    "compared with: wc.save(wc.Segmentation.of(pipeline, X), path)."
+    "save: the steps of a pipeline can be saved only as part of a segmentation, which also contains facts "
+    "to check new rows against: wc.save(wc.Segmentation.of(pipeline, X), path)."
 )
 ZONED = pd.date_range("2024-10-26", periods=178, freq="h", tz="Europe/Berlin")
 TEXTS = ["cats purr softly", "dogs bark", "cats purr and sleep", "dogs bark loudly"] * 3

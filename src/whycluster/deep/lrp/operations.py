@@ -52,7 +52,7 @@ class LrpContext:
     target : the variable whose relevance is requested; no batch norm may be folded across it
     where : the public function that was called, for messages
     n_inputs : the number of inputs in the batch
-    lost : the relevance that constants get, by the kind of constant, (n,) each; None if no one asks
+    lost : the relevance that constants get, by the kind of constant, (n,) each; None if it is not requested
     vanishing : variables that are known to have no relevance where their value is 0
     """
 

@@ -64,9 +64,9 @@ class Trace:
 
     @property
     def channels_last(self) -> bool | None:
-        """Whether the channels of the output are its last axis, or None if the trace does not tell.
+        """Whether the channels of the output are its last axis, or None if the trace does not show it.
 
-        The last operation with weights per channel decides, given the transpositions after it.
+        This follows from the last operation with weights per channel and the transpositions after it.
         """
         variable, last = self.output, True
         while variable.producer is not None:
@@ -128,7 +128,9 @@ class Trace:
                 _step(operation, pending, context)
                 if last:
                     _free(operation)
-        if last:  # operations and variables refer to each other and would wait for the garbage collector
+        if (
+            last
+        ):  # operations and variables refer to each other, so only the garbage collector would free them
             for operation in self.operations:
                 operation.clear()
         return pending.get(target, relevance.new_zeros(target.shape))

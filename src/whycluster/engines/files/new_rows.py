@@ -46,7 +46,7 @@ class SpacedRows:
 
 @dataclass(frozen=True)
 class PartComparison:
-    """Compares parts with known rows, and collects the differences that are no reason to refuse a part.
+    """Compares parts with known rows and collects differences that are not large enough to refuse a part.
 
     Attributes
     ----------

@@ -96,7 +96,7 @@ class RunPlan:
         return {"dtype": self.dtype.name, "as_text": self.as_text}
 
     def with_settings(self, settings: Mapping[str, Any]) -> RunPlan:
-        """Return the plan with the settings of a resumed run; parts that conflict with the settings fail."""
+        """Return the plan with the settings of a resumed run, and mark parts that conflict as failed."""
         dtype, as_text = settings.get("dtype"), settings.get("as_text")
         if dtype not in _DTYPES or not isinstance(as_text, bool):
             raise InvalidInputError(

@@ -4,8 +4,8 @@ Modules, in reading order:
 
 - `counterfactual`: the change, and its text
 - `changeable_row`, `cell_values`: how changes of a row's values affect the inputs of the model
-- `smallest_change`: the search for the change; `half_spaces`: boundaries that are planes;
-  `quadratic_step`: quadrics; `local_search`: other boundaries; `whole_steps`: values that stay whole
+- `smallest_change`: the search for the change; `half_spaces`: boundaries that are hyperplanes;
+  `quadratic_step`: quadrics; `local_search`: other boundaries; `whole_steps`: columns that take only whole
   numbers
 - `short_values`: rounded values that are still enough when printed
 """

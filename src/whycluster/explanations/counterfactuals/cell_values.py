@@ -16,7 +16,7 @@ from whycluster.data.days import to_days
 from whycluster.data.missing import is_missing
 
 CATEGORY, MISSING, NONLINEAR, UNUSED = ("category", "missing", "nonlinear", "unused")
-"""The reasons for which a column cannot change freely."""
+"""The reasons why a column cannot change freely."""
 
 _DAY = dt.timedelta(days=1)
 

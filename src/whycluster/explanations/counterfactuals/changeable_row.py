@@ -45,13 +45,13 @@ FLAT = 1e-12
 _STEPS = np.array([2.0**-6, 0.5, 3.0, 40.0])
 _MOST_DAYS = 20_000.0  # the largest trial step for dates; some calendars end in 2262
 _ROUNDING = {4: 1e-2, 8: 1e-6}  # tolerance by bytes per number
-_ROUNDS, _PARTS = 5, 32  # rounds and steps of the inversion of a curve, to 3e-8 of a step between its values
-_INNER = 33  # number of values between the smallest and the largest one at which a curve is computed
-_BEYOND = np.array([0.25, 0.5, 1.0, 2.0, 4.0])  # and beyond them, in multiples of the range
-_SMALLER = np.array([0.1, 0.3, 0.6])  # and between 0 and the smallest one, if it is positive
-_STEEP = 1e-9  # a curve that rises less between two values, relative to its height, is flat there
+_ROUNDS, _PARTS = 5, 32  # rounds of inverting a curve, and steps per round; the error is 3e-8 of its step
+_INNER = 33  # number of points of a curve from the smallest to the largest value
+_BEYOND = np.array([0.25, 0.5, 1.0, 2.0, 4.0])  # points beyond these, in multiples of the range
+_SMALLER = np.array([0.1, 0.3, 0.6])  # points between 0 and the smallest value, if it is positive
+_STEEP = 1e-9  # a curve that rises less between two points, relative to its height, counts as flat
 _ENOUGH = 20  # fewer floats may be whole by chance
-_SAMPLE = 20_000  # rows among which rows of the other cluster are looked for, if boundaries are curved
+_SAMPLE = 20_000  # rows searched for rows of the other cluster, if boundaries are curved
 _MANY = 64  # with more columns, refused values are not tried column by column
 _MOST_CELLS = 1 << 20  # number of cells that are tried at once
 _MOST_CHECKED = 1 << 22  # with more inputs, the energies of trials are computed from the changed inputs only
@@ -114,8 +114,7 @@ class ChangeableRow:
     x : (D,) its inputs to the model
     allowed : the columns that may change
     rate : (D,) the derivative of each input with respect to its column, or 0 if the input is constant or
-        nonlinear
-        For a column with a curve, the input itself counts as the column, so its rate is 1.
+        nonlinear. For a column with a curve, the input itself counts as the column, so its rate is 1.
     held : the allowed columns that cannot change freely, each with the reason
     whole : the columns that take only whole numbers or, for dates, whole days
     curves : the columns that a step transforms nonlinearly but monotonically, each with its curve
@@ -141,7 +140,7 @@ class ChangeableRow:
 
     @cached_property
     def examples(self) -> dict[int, Floats]:
-        """For each cluster, the inputs of its rows in the sample."""
+        """The inputs of the rows of each cluster in the sample."""
         clusters = self.model.assign(self.sample)
         return {k: self.sample[clusters == k] for k in range(self.model.energy.n_clusters)}
 

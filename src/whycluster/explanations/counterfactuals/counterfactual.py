@@ -64,7 +64,7 @@ WHERE = "counterfactual"
 
 _SAMPLE = 256  # rows from which values of nonlinear columns are taken
 _MOST_TRIED = 1000  # categories per column; columns with more categories hold free text
-_ROUNDS, _PARTS = 3, 1000  # rounds and steps of a search between two values, to 10^-9 of their difference
+_ROUNDS, _PARTS = 3, 1000  # rounds of a search between two values, and steps per round, to 10^-9
 _MOST_HELD = 20  # number of features listed as held fixed
 _OUTSIDE = "outside the data"
 _TOGETHER = "Several features together"
@@ -202,7 +202,7 @@ class Counterfactual:
         most = max(2, n_features)
         short = self._short_change(order, most)
         if short is None:
-            return f"{nothing} was found that moves it to {to} with values short enough to print."
+            return f"{nothing} with values short enough to print was found that moves it to {to}."
         if len(short.columns) > 1:
             return f"{_TOGETHER}. {self._claim(short, to, features)}\n{self._change_table(short)}"
         if short.columns[0] not in listed:
@@ -236,7 +236,7 @@ class Counterfactual:
         return len(self._subject.free) < len(self.feature_names)
 
     def _claim(self, short: Change, to: str, features: str) -> str:
-        """Return a sentence that says whether a change is the smallest one, or else a bound on its size."""
+        """Return a sentence that calls a change the smallest one or, if that is not known, gives a bound."""
         size = f"{short.distance:.3g}"
         if not self._subject.model.is_linear and not self.lower_bound:
             return (

@@ -1,9 +1,9 @@
-"""The smallest change for models whose boundaries are neither planes nor quadrics, as a local optimum.
+"""A local optimum of the change for models whose boundaries are neither hyperplanes nor quadrics.
 
 The search starts at the row and at rows of the other cluster. If some columns are held fixed, it first has
 to step into the cluster. From a point inside the cluster, it moves straight toward the row until it reaches
-the boundary, replaces the boundary there with its tangent planes, and moves to the point of these planes that
-is nearest to the row, or as far in that direction as it stays inside. It ends when no such move gets closer
+the boundary, replaces the boundary there with its tangent hyperplanes, and moves toward the point beyond
+these that is nearest to the row, as far as it stays inside the cluster. It ends when no such move gets closer
 to the row. The result is a local optimum: a smaller change may exist elsewhere.
 """
 
@@ -18,13 +18,13 @@ from whycluster.explanations.counterfactuals.half_spaces import least_step
 _STARTS = 12  # the number of rows of the other cluster from which the search starts
 _FEW_STARTS = 3  # in a quick search
 _MOVES = 40  # the largest number of moves from each start
-_PARTS = np.linspace(0.0, 1.0, 65)  # the points that are tried between two others
+_PARTS = np.linspace(0.0, 1.0, 65)  # the points that are tried on the line between two others
 _ROUNDS = 3  # how often the interval between two neighboring points is divided again
 _CLIMBS = 8  # the largest number of steps into the cluster
-_AHEAD = 0.01  # how far into the cluster they lead, as a fraction of the typical evidence
+_AHEAD = 0.01  # how far each leads into the cluster, as a fraction of the typical evidence
 _POLISHES = 60  # the largest number of moves to nearby points
 _NEARBY, _SPREADS = 150, np.array([0.3, 0.1, 0.03])  # how many points are tried, and how far away
-_SHORTER = 0.995  # how much smaller their changes are
+_SHORTER = 0.995  # the change at such a point is at most this fraction of the best change
 _BETTER = 1e-6  # a move that shortens the change by a smaller fraction ends the search
 
 
@@ -85,7 +85,7 @@ def _as_steps(row: ChangeableRow, columns: Codes, change: Floats) -> Floats:
     known = (order < len(columns)) & (row.rate != 0.0)
     known[known] = columns[order[known]] == row.model.source[known]
     steps = np.zeros((len(change), len(columns)))
-    # A column with several inputs moves all of them in proportion; any of them tells how far.
+    # A column with several inputs moves all of them in proportion, so any of them determines the step.
     steps[:, order[known]] = change[:, known] / row.rate[known] * row.weight[row.model.source[known]]
     return steps
 

@@ -33,10 +33,10 @@ from whycluster.core.energies.energy import Quadratics
 from whycluster.explanations.counterfactuals.half_spaces import Limits, least_step
 
 GLOBAL, CERTIFIED, LOCAL = "global", "certified", "local"
-"""How much is known of a step: the smallest one by construction or by a certificate, or a local optimum."""
+"""What is known of a step: whether it is the smallest by construction or certificate, or a local optimum."""
 
 _FITS = 1e-9  # a constraint counts as met up to this fraction of its terms
-_EQUAL = 1e-6  # a step whose bound is smaller by this fraction is the smallest one
+_EQUAL = 1e-6  # a step within this fraction of its lower bound is the smallest one
 _FLAT = 1e-12  # smaller curvatures, relative to the largest, are rounding errors
 _ADDED = 8  # violated constraints that are added at once
 _ROUNDS = 200  # the largest number of rounds of adding constraints
@@ -99,7 +99,7 @@ class Constraints:
         return replace(self, kind=self.kind[rows], slopes=self.slopes[rows], constants=self.constants[rows])
 
     def allowed(self, y: Floats) -> Floats:
-        """Return by how much each constraint may be missed, because of rounding, (J,)."""
+        """Return by how much each constraint may be violated, because of rounding, (J,)."""
         length = np.linalg.norm(y)
         largest = np.abs(self.curvatures).max(axis=(1, 2), initial=0.0) * length**2
         terms = np.abs(self.constants) + np.linalg.norm(self.slopes, axis=1) * length + largest[self.kind]
@@ -481,7 +481,7 @@ def _slsqp(constraints: Constraints, start: Floats) -> Floats | None:
 
 
 def _repaired(constraints: Constraints, y: Floats) -> Floats:
-    """Remove what SLSQP leaves of violations, by Newton steps on the violated constraints."""
+    """Remove violations that SLSQP leaves, by Newton steps on the violated constraints."""
     for _ in range(4):
         values = constraints.values(y)
         missed = values < 0.0

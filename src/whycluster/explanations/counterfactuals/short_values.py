@@ -1,7 +1,7 @@
 """Short values to print: rounded away from the row's own value, so that they are still enough.
 
-A value that is enough may be surrounded by values that are not, so rounding to the nearest short number can
-lose the cluster. Rounding outward usually keeps it, and callers check each value before printing it.
+The values near one that is enough may not be enough, so rounding to the nearest short number can undo the
+change of cluster. Rounding outward usually preserves it, and callers check each value before printing it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from whycluster.data.missing import is_missing
 from whycluster.explanations.counterfactuals.cell_values import apart, is_day, moved
 
 N_SHORT = 8
-"""How many roundings are offered for a value, from coarse to fine."""
+"""The number of roundings to try for a value, from coarse to fine."""
 
 _LEAST_DIGITS = 2  # the coarsest rounding is at most this power of ten below the change: 1 % of it
 _MOST_PLAIN = 15  # numbers with more digits before the point are written with an exponent
@@ -88,7 +88,7 @@ def exactly(value: Any) -> Any:
 
 
 def as_cell(value: Any) -> Any:
-    """Return a short value in the form in which cells hold it."""
+    """Return a short value in the type of the cells."""
     return float(value) if isinstance(value, Decimal) else value
 
 

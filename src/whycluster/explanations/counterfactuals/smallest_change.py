@@ -1,8 +1,8 @@
 """The smallest change of several columns that moves a row to another cluster, exact or short enough to print.
 
 The change is found in the model's units. Columns of whole numbers need branch and bound (see `whole_steps`).
-If there are many of them, or if the boundaries are neither planes nor quadrics, they are set one after the
-other to a whole number on either side, and the change of the others is found again. Every result is checked
+If there are many of them, or if the boundaries are neither hyperplanes nor quadrics, each in turn is set to a
+whole number on either side, and the change of the others is computed again. Every result is checked
 with the network.
 """
 
@@ -29,13 +29,13 @@ from whycluster.explanations.counterfactuals.whole_steps import least_whole_step
 MARGINS = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2)
 _PRINTED_MARGINS = (0, 2, 3, 4)  # the positions of the margins that are tried for short values
 _TIE = 1e-3  # a row on a hyperplane is moved as if it were this fraction of the centroids' distance away
-_MOST_SETTLED = 24  # whole numbers that are settled one by one; others are rounded together
+_MOST_SETTLED = 24  # columns of whole numbers that are settled one by one; further ones are rounded together
 _MOST_BRANCHES, _MOST_CURVED_BRANCHES = 600, 100
 _MOST_BRANCHED = 64  # columns up to which branch and bound finds whole numbers
 
 
 class Change(NamedTuple):
-    """New values of some columns, the size of their change, and how much is known of it."""
+    """New values of some columns, the size of their change, and what is known of it."""
 
     columns: list[int]
     values: list[Any]

@@ -2,8 +2,8 @@
 
 Without whole numbers, the smallest step is known (see `half_spaces` and `quadratic_step`), and its size is a
 lower bound.
-Where its solution has a fraction, one branch allows only the whole numbers below it, and another one only
-those above it. Branches that cannot be smaller than the best solution so far are dropped.
+Where the solution for a column is not whole, one branch allows only the whole numbers below it, and another
+one only those above it. Branches whose bound is not below the best solution so far are dropped.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 from whycluster.core.arrays import Floats
 from whycluster.explanations.counterfactuals.quadratic_step import GLOBAL, LOCAL, Step, weakest
 
-_ON_GRID = 1e-9  # a step this close to that of a whole number, relative to its unit, is that of the number
+_ON_GRID = 1e-9  # a step this close to that of a whole number, relative to the number's unit, counts as equal
 _SHORTER = 1e-6  # solutions that are shorter by a smaller fraction do not count as shorter
 
 

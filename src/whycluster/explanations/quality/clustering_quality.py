@@ -55,7 +55,7 @@ _FAVORS_ROUND = "Silhouettes favor round clusters; clusters of other shapes may 
 
 
 class Null(NamedTuple):
-    """The silhouettes of clusterings of one kind of data without clusters.
+    """The distribution of the silhouette when data of one kind, without clusters, are clustered.
 
     Attributes
     ----------

@@ -212,7 +212,7 @@ def _as_time(into: dt.timedelta, column: ColumnValues) -> Any:
 
 
 def next_bound(bound: Any, column: ColumnValues) -> Any:
-    """Return the smallest whole number or day above a bound, and other bounds unchanged."""
+    """Return the next whole number or the next day after a bound; other kinds of bounds stay unchanged."""
     if column.kind == DAY:
         return bound + _DAY
     return bound + 1 if column.is_whole and column.kind not in TEMPORAL else bound

@@ -51,8 +51,8 @@ class Binned:
     ----------
     codes : (n, m) the bin of each value; missing values are in the last bin, n_bins
     n_bins : (m,) the number of bins of each column, without the one for missing values
-    most : (m,) 0 for numbers; for categories, the largest number of categories in a condition. A condition
-        then consists of the first bins.
+    most : (m,) for categories, the largest number of categories in a condition, which always takes the first
+        bins; 0 for numbers
     has_missing : (m,) whether values are missing
     weight : (n,) how many rows of the table each row stands for
     """

@@ -99,7 +99,7 @@ class Comparisons:
 
     @cached_property
     def is_mostly_missing(self) -> NDArray[np.bool_]:
-        """(G, d) whether most values are missing, and more of them than in all other rows."""
+        """(G, d) whether over half of the values are missing, a larger share than in the other rows."""
         if self.missing is None:
             return np.zeros((len(self.groups), self.mean.shape[1]), np.bool_)
         own = self.missing[self.groups]

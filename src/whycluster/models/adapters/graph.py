@@ -1,4 +1,4 @@
-"""Communities of a graph, such as those of Leiden and Louvain: the one with the best vote of neighbors."""
+"""Communities of a graph, such as those of Leiden and Louvain: a row is in the one with the best vote."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ class _Community(NamedTuple):
     Attributes
     ----------
     votes : (n, K) the weight of the edges of each row to each community
-    penalty : (n, K) what a resolution of 1 takes off each vote
-    of_new : (K,) the penalty of a new row
+    penalty : (n, K) the penalty of each vote at a resolution of 1
+    of_new : (K,) the same penalty for a new row
     """
 
     votes: Floats
@@ -58,15 +58,15 @@ class _Community(NamedTuple):
     of_new: Floats
 
     def scores(self, resolution: float) -> Floats:
-        """Return the votes less their penalty."""
+        """Return the votes minus their penalties."""
         return self.votes - resolution * self.penalty
 
     def best_resolution(self, codes: Codes) -> float:
-        """Return the resolution that gives most rows their label: 1, or the middle of the best range.
+        """Return the resolution that gives the most rows their label: 1, or the middle of the best range.
 
-        An empty community, with neither votes nor a penalty, competes as well. Otherwise, a large resolution
-        would give any labels to all rows, because the row itself does not count for the penalty of its own
-        community.
+        An empty community, with neither votes nor a penalty, competes as well. Without it, a large resolution
+        could reproduce arbitrary labels: only the penalties would matter, and that of a row's own community
+        is smaller, because it does not count the row itself.
         """
         rows, empty = np.arange(len(codes)), np.zeros((len(codes), 1))
         gain = self.votes[rows, codes][:, None] - np.hstack([self.votes, empty])
@@ -79,7 +79,7 @@ class _Community(NamedTuple):
 
 
 def labels_on_graph(labels: Any, graph: Any, where: str) -> OnlyLabels:
-    """Return labels with the rule of communities of a graph."""
+    """Return labels whose rule is that of communities of a graph."""
     found = graph if isinstance(graph, Graph) else Graph(graph)
     if found.quality is not None and found.quality not in QUALITIES:
         raise invalid_choice(found.quality, QUALITIES, where, "quality")
@@ -100,7 +100,7 @@ def labels_on_graph(labels: Any, graph: Any, where: str) -> OnlyLabels:
 
 
 def read_weights(graph: Any, n_rows: int, where: str) -> Any:
-    """Return the weights of a graph as a CSR array without diagonal; raise an error for others."""
+    """Return valid weights of a graph as a CSR array without its diagonal."""
     from scipy import sparse
 
     given = graph if is_sparse(graph) else np.asarray(graph)
@@ -134,7 +134,7 @@ def read_weights(graph: Any, n_rows: int, where: str) -> Any:
 def _network(
     weights: Any, codes: Codes, names: NDArray[Any], graph: Graph, rows: Floats | None
 ) -> Network | None:
-    """Return the network of the quality that gives most rows their label; modularity if both give as many."""
+    """Return the network of the quality that gives the most rows their label; modularity wins ties."""
     assert rows is not None
     best, most = None, -1.0
     for quality in QUALITIES if graph.quality is None else (graph.quality,):
@@ -177,7 +177,7 @@ def _communities(weights: Any, codes: Codes, quality: str) -> _Community:
 
 
 def _most_covered(low: Floats, high: Floats) -> float:
-    """Return 1 if it is in as many intervals as any number, otherwise the middle of the best range."""
+    """Return 1 if no number is in more intervals, otherwise the middle of the range that is in the most."""
     if not len(low):
         return 1.0
     starts, stops = np.sort(low), np.sort(high)

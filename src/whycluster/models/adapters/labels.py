@@ -22,12 +22,12 @@ _N_NEIGHBORS = 5  # as in scikit-learn's KNeighborsClassifier
 
 
 def with_chosen_rule(found: Network | OnlyLabels, graph: Any, method: Any, where: str) -> OnlyLabels:
-    """Return labels with the rule that the user chose, or without a rule for a surrogate."""
+    """Return labels with the rule that the user chose, or with none if that is a surrogate."""
     name = "graph" if graph is not None else "method"
     if not isinstance(found, OnlyLabels):
         raise InvalidInputError(
-            f"{where}: {name} applies only to labels, and to models that give nothing but labels; this model "
-            f"is a network of its own. Leave {name} out."
+            f"{where}: {name} applies only to labels and to models that provide only labels; this model "
+            f"determines its own network. Leave {name} out."
         )
     if method is not None and method not in METHODS:
         raise invalid_choice(method, METHODS, where, "method")

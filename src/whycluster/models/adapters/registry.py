@@ -87,7 +87,7 @@ def network_of_rule(found: OnlyLabels, rows: Any, where: str) -> Network:
         if network is not None:
             return network
         raise UnsupportedModelError(
-            f"{where}: {found.kind} follow a rule that needs the rows they belong to, which the model does "
+            f"{where}: the rule of {found.kind} must be given the rows of these labels, which the model does "
             f"not keep. Pass the rows that it was fitted on: wc.neuralize(model, rows=X)."
         )
     fitted = found.fitted_rows(rows, where)

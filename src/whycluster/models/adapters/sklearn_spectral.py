@@ -1,4 +1,4 @@
-"""scikit-learn's SpectralClustering: the nearest center in an embedding that is a vote of neighbors."""
+"""scikit-learn's SpectralClustering: the nearest center in an embedding, on which neighbors vote."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def embedding(model: Any) -> tuple[Floats, Floats]:
     """
     affinity, seed = model.affinity_matrix_, model.random_state
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # fit has warned of graphs in several parts
+        warnings.simplefilter("ignore", UserWarning)  # fit has already warned about disconnected graphs
         z = spectral_embedding(
             affinity,
             n_components=model.n_clusters if model.n_components is None else model.n_components,

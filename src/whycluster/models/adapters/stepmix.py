@@ -53,7 +53,7 @@ def _energy(kind: str, parameters: Any, used: Any, log_weights: Floats) -> Energ
         variances = np.broadcast_to(variances.reshape(-1, 1), means.shape)
     if not np.isfinite(means).all() or not (variances > 0.0).all():
         raise InvalidInputError(
-            "neuralize: the StepMix has classes with missing means or without variance, because they have "
-            "collapsed. Fit it again with fewer classes."
+            "neuralize: every class of the StepMix must have finite means and positive variances; some "
+            "classes have collapsed. Fit it again with fewer classes."
         )
     return DiagonalGaussianEnergy(means, 1.0 / variances, log_weights)

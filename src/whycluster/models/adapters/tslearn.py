@@ -26,8 +26,8 @@ def _time_series(model: Any) -> Network:
     ignored = {"n_jobs", "verbose"}
     if model.metric not in _TAKES or set(options) - ignored - _TAKES[model.metric]:
         raise UnsupportedModelError(
-            "neuralize: TimeSeriesKMeans must have metric='euclidean', 'dtw' or 'softdtw', without other "
-            f"metric_params than gamma; got {model.metric!r} with {options!r}. {BY_LABELS}"
+            "neuralize: TimeSeriesKMeans must have metric='euclidean', 'dtw' or 'softdtw', and no "
+            f"metric_params except gamma; got {model.metric!r} with {options!r}. {BY_LABELS}"
         )
     if not np.isfinite(centers).all():
         raise InvalidInputError(

@@ -1,4 +1,4 @@
-"""Energies of models that are not in the paper; `whycluster.core.energies` has those that are.
+"""Energies of models that the paper does not cover; `whycluster.core.energies` contains the others.
 
 Modules, in reading order:
 
@@ -7,8 +7,8 @@ Modules, in reading order:
 - `gaussian`: Gaussian mixtures; `bernoulli`: mixtures of binary features
 - `student`: soft assignments under Student's t-distribution, as in DEC
 - `noise`: a constant energy for rows that are far from all clusters
-- `pooled`: clusters given by their members; `neighbors`: the nearest of them, as in DBSCAN; `search`: the
-  search for them; `prediction`: new rows in hdbscan; `votes`: spectral clusterings and communities of graphs
+- `pooled`: clusters given by their members; `neighbors`: the nearest members, as in DBSCAN; `search`: finds
+  the nearest rows; `prediction`: new rows in hdbscan; `votes`: spectral clusterings and communities of graphs
 - `zero_reference`: squared distances, with the features measured from 0
 - `topics`: the weights of topics in LDA and NMF; `alignment`: time series under dynamic time warping
 - `tree`: trees of centroids, which compare pairs of nodes instead of clusters

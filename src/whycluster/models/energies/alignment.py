@@ -7,11 +7,11 @@ import numpy as np
 from whycluster.core.arrays import Floats
 from whycluster.core.energies import Energy
 
-_BLOCK_VALUES = 1 << 20  # costs of alignments that are held at once
+_BLOCK_VALUES = 1 << 20  # costs of alignments that are in memory at once
 
 
 class AlignmentEnergy(Energy):
-    """s_k = the smallest sum of |x_t - c_ks|^2 along a path from the first to the last time steps.
+    """s_k = the smallest sum of |x_t - c_ks|^2 along a path from the first time steps to the last.
 
     A path moves by one step in t, in s or in both. With ``gamma`` above 0, s_k is the soft minimum over all
     paths, -gamma log sum exp(-cost / gamma), as in soft-DTW.
@@ -36,7 +36,7 @@ class AlignmentEnergy(Energy):
         self.n_steps, self.gamma = int(n_steps), float(gamma)
         self.n_clusters, n_other, self.n_channels = self.centers.shape
         self.n_features, self.offset = self.n_steps * self.n_channels, None
-        # Wide, so that the costs of a block fit into memory.
+        # This makes blocks short enough for the costs to fit into memory.
         self.scratch_width = self.n_steps * n_other
         if self.gamma:
             self.adds_up = False

@@ -1,4 +1,4 @@
-"""Cosines with one direction per cluster: spherical k-means."""
+"""Spherical k-means: the cosine between a row and the direction of each cluster."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from whycluster.core.arrays import Floats
 from whycluster.core.energies import LinearEnergy
 from whycluster.core.errors import InvalidInputError
 
-_MOST_DIGITS = 140  # before or after the decimal point; with more digits, squares overflow or vanish
+_MOST_DIGITS = 140  # digits before or after the decimal point; with more, squares overflow or vanish
 
 
 class CosineEnergy(LinearEnergy):

@@ -13,7 +13,7 @@ from whycluster.core.energies.energy import Quadratics
 from whycluster.models.energies.pooled import NO_ROW, Found, PooledEnergy
 from whycluster.models.energies.search import Points
 
-_FIRST, _FACTOR = 2, 4  # members searched first for the smallest mutual reachability, then times more
+_FIRST, _FACTOR = 2, 4  # number of members searched first for a mutual reachability, then times this
 _SAME = 1e-12  # relative to the largest value of the members; steps before the model may round differently
 
 
@@ -137,7 +137,7 @@ class NeighborEnergy(PooledEnergy):
 
     @cached_property
     def same(self) -> float:
-        """The distance up to which a row is taken for a member."""
+        """The largest distance at which a row counts as equal to a member."""
         if not self.leaves_out:
             return -1.0
         return _SAME * float(np.sqrt(np.square(np.abs(self.members).max(axis=0)).sum()))
@@ -176,7 +176,7 @@ class NeighborEnergy(PooledEnergy):
         return distance[:, -1], index[:, -1], rank
 
     def _break_ties(self, distance: Floats, decisive: Codes, rank: Codes, core: Floats) -> None:
-        """Let the first of several clusters with the most votes win: the others are as far as the first."""
+        """Let the first of several clusters with the most votes win by moving the others as far away."""
         # Their decisive members are among the voters; searches in different trees may round differently.
         most = distance <= core[:, None] * (1.0 + _SAME)
         first = most.argmax(axis=1)
@@ -198,7 +198,8 @@ class NeighborEnergy(PooledEnergy):
         """Return the distance to the rank-th nearest member of k, and its position, (b,) each.
 
         If a cluster has fewer members, the missing ones count as farther than all others: the distance to the
-        last one, or to the last voter if that is farther, is multiplied by the rank over the number there is.
+        last one, or to the last voter if that is farther, is multiplied by the rank and divided by the number
+        of members.
         """
         points = self._clusters[k]
         n_all = max(1, len(points) - (self.leaves_out and len(points) > 1))

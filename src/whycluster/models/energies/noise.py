@@ -1,4 +1,4 @@
-"""Noise: a constant energy, which rows far from all clusters fall below."""
+"""Noise: a constant energy, which is the lowest one for rows far from all clusters."""
 
 from __future__ import annotations
 

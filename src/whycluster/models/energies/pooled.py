@@ -36,7 +36,7 @@ class Found(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        """The memory that it takes."""
+        """The memory of the arrays, in bytes."""
         return sum(each.nbytes for each in self)
 
 
@@ -81,7 +81,7 @@ class PooledEnergy(Energy):
         for k, landmarks in enumerate(self._landmarks):
             split = self.comparison.pool(x, landmarks)
             total = split.sum(axis=1)
-            split[total <= 0.0] = 1.0  # the row equals all of them
+            split[total <= 0.0] = 1.0  # the row equals all members
             total[total <= 0.0] = self.n_features
             split *= (pooled[:, k] / total)[:, None]
             out += split

@@ -8,7 +8,7 @@ from whycluster.core.arrays import Codes, Floats
 from whycluster.models.energies.neighbors import NeighborEnergy
 from whycluster.models.energies.pooled import Found, PooledEnergy
 
-_LATER = 1e-9  # a tie goes to the nearest training row: the energies of the others are larger by this share
+_LATER = 1e-9  # a tie goes to the nearest training row: the other energies are larger by this fraction
 
 
 class PredictionEnergy(PooledEnergy):

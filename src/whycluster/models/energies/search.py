@@ -1,6 +1,6 @@
-"""The search for the nearest of a set of points: trees in few dimensions, matrix products in many.
+"""Search for the nearest points of each row, with trees in few dimensions and matrix products in many.
 
-`Metric` says how two rows are compared: as a distance, and as a sum of one term per feature. `RowFinder`
+`Metric` defines how two rows are compared: as a distance, and as a sum of one term per feature. `RowFinder`
 finds the points that equal a row.
 """
 
@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from whycluster.core.arrays import Codes, Floats
 
 _TREES = 15  # dimensions up to which trees are faster than products
-_LEAF = 80  # points of a leaf; in 8 dimensions half the time of 20, and of the trees of scikit-learn
-_FEW_POINTS = 64  # a product is faster than a tree of so few points
+_LEAF = 80  # points per leaf; in 8 dimensions, twice as fast as 20 points, and as scikit-learn's trees
+_FEW_POINTS = 64  # for at most this many points, a product is faster than a tree
 _WIDTH = 0.5  # how many members share a split, in units of their mean energy; chosen on three data sets
 _PRODUCT_BYTES = 4 << 20  # the largest array of distances that a product writes
 
@@ -160,9 +160,9 @@ def _shares(energies: Floats) -> Floats:
 
 
 class Points:
-    """Points among which the nearest to a row are found.
+    """A set of points, in which the nearest ones to a row can be found.
 
-    The search depends on the number of points and features. All kinds of search return the same points,
+    The number of points and features determines how they are searched. All ways return the same points,
     except where distances differ only by rounding.
 
     Parameters

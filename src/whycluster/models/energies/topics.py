@@ -47,8 +47,8 @@ class DirichletTopicsEnergy(_TopicEnergy):
     ----------
     topics : (K, d) beta, the exponential of the expected log probabilities of the words
     prior : the prior of the weights of the topics
-    n_iterations, tolerance : the largest number of repetitions, and the mean change of gamma at which
-        they end
+    n_iterations, tolerance : the largest number of iterations, and the mean change of gamma at which they
+        end
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class DirichletTopicsEnergy(_TopicEnergy):
     def differentiate(self, *_: Floats) -> None:
         """Raise an error, since the weights of all topics depend on each other."""
         raise UnsupportedModelError(
-            "gradient: the weights of LDA's topics come from an iteration, whose derivative is not known. "
+            "gradient: the weights of LDA's topics come from an iteration without a known derivative. "
             "Pipelines of documents need it; explain the counts of the words instead: "
             "wc.explain(lda, counts, feature_names=words)."
         )

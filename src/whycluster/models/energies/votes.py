@@ -1,7 +1,7 @@
 """Energies from votes of neighbors: communities of a graph (Leiden, Louvain) and spectral clusterings.
 
-Each member has scores, which decide its cluster. A row that equals a member has the member's scores. A new
-row has the weighted mean of the votes of its neighbors.
+Each member has scores, which determine its cluster. A row that equals a member has the member's scores. The
+scores of a new row are the weighted mean of the votes of its neighbors.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _SAME = 1e-9  # relative to the largest member; steps before the model may round differently
 _KERNEL_BYTES = 16 << 20  # the largest array of affinities
-_HALVINGS = 60  # of the interval in which the width of a neighborhood is searched
+_HALVINGS = 60  # how often the interval that contains the width of a neighborhood is halved
 
 
 class VoteEnergy(PooledEnergy):
@@ -91,7 +91,7 @@ class VoteEnergy(PooledEnergy):
         sizes = self.sizes - np.bincount(cluster, minlength=len(self.sizes))
         if not same.size or not sizes.all():
             return self
-        found = copy(self)  # without what follows from the members
+        found = copy(self)  # without cached results, which depend on the members
         found.members, found.known, found.votes = (
             np.delete(each, same, axis=0) for each in (self.members, self.known, self.votes)
         )

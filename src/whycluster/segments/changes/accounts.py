@@ -1,21 +1,21 @@
 """The account of a move: what each column contributed to the change of the evidence.
 
-A row with the values x0 is in cluster a, and with the values x1 in cluster b. The evidence for b against a is
+A row is in cluster a with the values x0 and in cluster b with the values x1. The evidence for b against a is
 g = s_a - s_b; it is negative before the move and positive after it. The account of the move is
 
     g(x1) - g(x0) = sum_i [(e_a - e_b)_i(x1) - (e_a - e_b)_i(x0)]
 
-where e is the split of the energies over the columns, if e_i depends on x_i only, as for all centroids and
-for diagonal mixtures. Otherwise, column i contributes the integral of its part of the gradient of g along the
-line from x0 to x1 (`paths`). In both cases, a column that did not change contributes 0, and what the columns
-do not explain is the residual. If the model changed as well, there are four states of the evidence. The
-contribution of the data is the mean of two changes, that under the old model and that under the new one. The
-contribution of the model is the mean of two changes, that for the old values and that for the new ones. These
+where e is the split of the energies over the columns. This holds if e_i depends only on x_i, as for all
+centroids and for diagonal mixtures. Otherwise, column i contributes the integral of its part of the gradient
+of g along the line from x0 to x1 (`paths`). In both cases, a column that did not change contributes 0, and
+the part of the change that belongs to no column is the residual. If the model changed as well, there are four
+states of the evidence. The contribution of the data is the mean of the changes under the old and under the
+new model. The contribution of the model is the mean of the changes for the old and for the new values. These
 are the Shapley values of two players, so they add up to the whole change.
 
 An old model may have no cluster b, and a new one no cluster a. In the first case, g is the evidence for
-leaving a, that is, -f_a; in the second case, it is the evidence for b, f_b. Both are against the strongest
-competitor in each of the four states.
+leaving a, that is, -f_a; in the second case, it is the evidence for b, f_b. In each of the four states, both
+are measured against the strongest competitor.
 """
 
 from __future__ import annotations
@@ -149,8 +149,8 @@ class Accounts:
     Attributes
     ----------
     before, after : (n,) the evidence for the new cluster against the old one, before and after the move
-    data, model : the contributions of the data and of the model to the change; without a second model, that
-        of the model is 0
+    data, model : the contributions of the data and of the model to the change; without a second model,
+        ``model`` is 0
     """
 
     before: Floats

@@ -36,7 +36,7 @@ def changes(
     old: Segmentation, new: Segmentation, before: Any, after: Any, /, *, on: Hashable, check: bool = True
 ) -> Changes: ...
 def changes(*given: Any, on: Hashable, check: bool = True) -> Changes:
-    """Compare two tables of the same customers, or of other rows with ids, at two times.
+    """Compare two tables of the same customers, or other rows with ids, from two points in time.
 
     ``changes(segmentation, before, after, on="CustomerID")`` assigns both tables to the clusters of one
     segmentation. ``changes(old, new, before, after, on="CustomerID")`` assigns the first table to the
@@ -131,7 +131,7 @@ def _check_columns(segmentations: list[Segmentation], before: Any, after: Any) -
 
 
 class _Month(NamedTuple):
-    """Both tables, as one segmentation reads and assigns them."""
+    """Both tables, read and assigned by one segmentation."""
 
     segmentation: Segmentation
     before: Table
@@ -153,7 +153,7 @@ class _Month(NamedTuple):
 
 
 def _match(old: _Month, new: _Month) -> MatchedClusters:
-    """Match the clusters by all rows of both tables, each of which both segmentations can assign."""
+    """Match the clusters by all rows of both tables; both segmentations can assign every row."""
     return match_clusters(
         old.segmentation.labels,
         new.segmentation.labels,

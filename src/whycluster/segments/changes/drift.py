@@ -3,7 +3,7 @@
 For each cluster and each column, the mean of the cluster's rows before is compared with that of its rows
 after; for categories and missing values, the share of rows is the mean of an indicator. The test statistic is
 the difference of the two means divided by its standard error if nothing changed. Rows that are in the cluster
-both times count as pairs, so a small change of every row is found, although the rows differ much from each
+both times count as pairs, so a small change in every row is detected even if the rows differ a lot from each
 other. Holm's method corrects for the number of tests.
 """
 
@@ -21,7 +21,7 @@ from whycluster.data.groups import membership
 from whycluster.data.table import Table
 
 LEVEL = 0.01
-"""The probability of any alarm if nothing changed."""
+"""The probability that any alarm is raised if nothing changed."""
 LEAST_SHIFT = 0.1
 """The least shift that raises an alarm, in standard deviations within the cluster."""
 _MOST_CATEGORIES = 20  # only the most frequent categories of a column are compared
@@ -236,7 +236,7 @@ def _statistics(before: _Sums, after: _Sums, first: _Sums, second: _Sums) -> tup
         spread = np.sqrt(np.maximum(squares[0] + squares[1], 0.0) / (n_0 + n_1))
         z = difference / np.sqrt(variance)
         shift = difference / spread
-    # Without variation, or if no row changed, rounding errors are all that is left.
+    # Without variation, or if no row changed, only rounding errors are left.
     still = np.abs(difference) <= 1e-9 * spread
     is_known = (n_0 > 0) & (n_1 > 0)
     z[still & is_known], shift[still & is_known] = 0.0, 0.0

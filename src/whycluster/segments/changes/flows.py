@@ -54,7 +54,7 @@ class Flow:
 
 
 def find_flows(source: Codes, target: Codes, n_clusters: int) -> list[Flow]:
-    """Count the rows of every flow, given the clusters of all rows; `NONE` marks new rows and rows gone."""
+    """Count the rows of every flow, given the clusters of all rows; `NONE` marks new and gone rows."""
     width = n_clusters + 1
     counts = np.bincount((source + 1) * width + target + 1, minlength=width * width).reshape(width, width)
     return [Flow(int(a) - 1, int(b) - 1, int(counts[a, b])) for a, b in np.argwhere(counts)]

@@ -72,7 +72,7 @@ def flows_frame(record: ChangeRecord, backend: str | None) -> Any:
 
 
 def drivers_frame(record: ChangeRecord, backend: str | None) -> Any:
-    """Return one row per move between clusters and column that drove it."""
+    """Return one row for each pair of a move between clusters and a column that drove it."""
     pairs = [(flow, driver) for flow in record.flows for driver in flow.drivers]
     columns: dict[Hashable, Any] = {
         "from": label_column(record, np.array([flow.source for flow, _ in pairs], dtype=np.intp)),
@@ -86,7 +86,7 @@ def drivers_frame(record: ChangeRecord, backend: str | None) -> Any:
 
 
 def sizes_frame(record: ChangeRecord, backend: str | None) -> Any:
-    """Return one row per cluster: its rows before and after, and where they came from and went."""
+    """Return one row per cluster: its sizes before and after, and the numbers of rows that came and went."""
     labels = label_column(record, np.arange(len(record.labels)))
     columns: dict[Hashable, Any] = {"cluster": labels}
     columns |= {name: record.counts[name] for name in record.counts}

@@ -23,7 +23,7 @@ from whycluster.segments.changes.record import ChangeRecord
 from whycluster.segments.changes.row_change import RowAccount, RowChange, moved_rows
 
 _LARGEST = 1_000_000  # maximum number of bytes in a page
-_FEWER = 0.97  # fraction of the rows that would fit to try next, since rows differ in size
+_FEWER = 0.97  # since rows differ in size, the next attempt uses this fraction of the rows that would fit
 _MOST_ROWS = 2000  # more would not fit
 _MOST_FLOWS = 60
 _MOST_DRIVERS = 4
@@ -155,7 +155,7 @@ def _alarm(test: DriftTest, names: Sequence[str]) -> dict[str, Any]:
 
 
 def choose_moves(record: ChangeRecord, n_rows: int) -> Codes:
-    """Choose at most ``n_rows`` moves: in turn from each flow, the largest first, the most typical first.
+    """Choose at most ``n_rows`` moves, from each flow in turn, larger flows and typical moves first.
 
     A move is typical if its contributions are close to their means over the flow.
     """

@@ -25,8 +25,11 @@ from whycluster.data.opening import open_table
 from whycluster.data.table import Table
 from whycluster.pipelines.mixing import TransformedEnergy
 
-_TOLERANCE = 1e-11  # of the sum of the absolute contributions: how exactly a piece must add up
-_MOST_PIECES, _MOST_HALVINGS = 64, 50  # of the line of each row; then the rest is left to the residual
+_TOLERANCE = 1e-11  # allowed error of a piece, as a fraction of the sum of its absolute contributions
+_MOST_PIECES, _MOST_HALVINGS = (
+    64,
+    50,
+)  # the largest number of pieces per line; any remaining error becomes part of the residual
 _MIDPOINT = (np.array([0.5]), np.array([1.0]))
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
 _GAUSS = (_NODES / 2 + 0.5, _WEIGHTS / 2)
@@ -122,8 +125,8 @@ def has_path(energy: Energy) -> bool:
 def path_contributions(energy: Energy, before: Table, after: Table, query: CodedQuery) -> Floats:
     """Return what each column contributes to the change of the evidence, (n, d).
 
-    The line is straight in the features that the steps of a pipeline compute from single columns. Changes of
-    a feature that comes from no column belong to none.
+    The line is straight in the features that the steps of a pipeline compute from single columns. If a
+    feature comes from no column, its contribution is not assigned to any.
     """
     inputs = [table.inputs(0, table.n_rows, None, _empty(table, energy)) for table in (before, after)]
     found = Path(energy.by_input, inputs[0], inputs[1], query).contributions()

@@ -74,7 +74,7 @@ class ChangeRecord:
     flows : all flows, the largest first
     drift : the comparisons of all columns in all clusters
     fidelity : for surrogates, how well they match the clusterings that they approximate
-    like : a frame of the user's library, without rows
+    like : an empty frame of the user's library
     """
 
     pairing: PairedRows

@@ -93,8 +93,8 @@ class Changes:
         "gone". The columns of the data hold their contributions to the change of the evidence for the new
         cluster against the old one, from ``evidence_before`` to ``evidence_after``. With ``residual``, they
         add up to this change; with two segmentations, so do ``from_data`` and ``from_model``. All of these
-        are NaN in rows without an account. If the data have a column with such a name, an underscore is
-        appended to the name of the column that is not one of the data.
+        are NaN in rows without an account. If a column of the data has one of these names, an underscore is
+        appended to the name of the added column.
 
         Parameters
         ----------
@@ -103,7 +103,7 @@ class Changes:
         return frames.rows_frame(self.record, backend)
 
     def flows(self, backend: str | None = None) -> Any:
-        """Return the flow table, the largest flow first: from, to, status, rows, share, and what drove it.
+        """Return one row per flow, the largest first: from, to, status, rows, share, and what drove it.
 
         New rows have no ``from``, and rows that are gone have no ``to``. ``share`` is relative to the rows of
         the cluster before or, for new rows, to all new rows. For moves, ``change`` is the mean change of the
@@ -159,7 +159,7 @@ class Changes:
         ----------
         path : the file; an existing file is replaced atomically
         title : the title of the page
-        n_rows : the number of moved rows to show with their accounts, from all moves
+        n_rows : the number of moved rows to show with their accounts, taken from all flows
         """
         check_integer(n_rows, 0, "report", "n_rows")
         where = as_path(path, "report")

@@ -132,7 +132,7 @@ class RowChange:
 
     @property
     def question(self) -> str:
-        """What the evidence in the account is about, as a phrase that begins with "for"."""
+        """The question that the evidence in the account answers, as a phrase that begins with "for"."""
         return question(cluster_name(self.before), cluster_name(self.after), *self.is_lacking)
 
     def _causes(self, account: RowAccount) -> list[str]:
@@ -157,7 +157,7 @@ class RowChange:
         return np.asarray(found[self.account.contributions[found] != 0.0])
 
     def shown_values(self, column: int) -> tuple[str, str]:
-        """Return the values before and after as text; different numbers look different."""
+        """Return the values before and after as text, with enough digits to tell different numbers apart."""
         before, after = self.values[column]
         if all(is_real(value) and np.isfinite(value) for value in (before, after)):
             shown = display.format_apart([float(before), float(after)])
@@ -252,7 +252,7 @@ def lacking(source: str, target: str, no_source: bool, no_target: bool) -> list[
 
 
 def question(source: str, target: str, no_source: bool, no_target: bool) -> str:
-    """Return what the evidence in the account of a move is about, as a phrase that begins with "for"."""
+    """Return the question that the evidence of a move answers, as a phrase that begins with "for"."""
     if no_target:
         return f"for leaving {source}"
     return f"for {target}" if no_source else f"for {target} against {source}"

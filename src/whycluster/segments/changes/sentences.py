@@ -53,7 +53,7 @@ def overview(record: ChangeRecord) -> list[str]:
 
 
 def _clusters(record: ChangeRecord) -> list[str]:
-    """Return which clusters have rows only before or only after, or are only in one segmentation."""
+    """Return which clusters have rows only before or only after, or exist in only one segmentation."""
     before, after = (record.counts[name] > 0 for name in ("before", "after"))
     matches = record.matches
     lines = [
@@ -74,12 +74,12 @@ def _names(record: ChangeRecord, codes: Codes) -> str:
 
 
 def _percent(n: int, whole: int) -> str:
-    """Return a share as text; only 0 is 0%, and only the whole is 100%."""
+    """Return a share as text, rounded to 0% or 100% only if it is exactly that."""
     return display.format_frequencies([n / whole, 0.0, 1.0])[0]
 
 
 def caveats(record: ChangeRecord) -> list[str]:
-    """Return what to know before reading the accounts."""
+    """Return notes that readers of the accounts need."""
     lines = [
         "The clusters are those of a surrogate, which predicts the labels of "
         f"{fidelity.cross_validated:.1%} of the rows that it was not fitted to."
@@ -119,7 +119,7 @@ def _sizes(record: ChangeRecord) -> str:
 
 
 def overlap_text(record: ChangeRecord, code: int) -> str:
-    """Return the overlap of the two clusters with a label, or which segmentation has none."""
+    """Return the overlap of the two clusters with this label, or which segmentation has only one of them."""
     overlap = float(record.matches.overlap[code])
     if overlap == overlap:
         return display.format_frequencies([overlap, 0.0, 1.0])[0]
@@ -155,7 +155,7 @@ DRIVERS_NOTE = (
 
 
 def evidence_notes(record: ChangeRecord) -> list[str]:
-    """Return which evidence is used for moves from or to clusters that only one segmentation has."""
+    """Return notes on the evidence for moves from or to clusters that only one segmentation has."""
     lacks = {record.is_lacking(flow.source, flow.target) for flow in record.move_flows}
     notes = {
         (
@@ -216,7 +216,7 @@ def drift_sentence(record: ChangeRecord, test: DriftTest) -> str:
 
 
 def drift_values(test: DriftTest) -> tuple[str, str]:
-    """Return the means or shares of a comparison as text; different ones look different."""
+    """Return the means or shares of a comparison as text, with enough digits to tell them apart."""
     both = [test.before, test.after]
     if test.is_share:
         texts = display.format_frequencies(both)

@@ -1,4 +1,4 @@
-"""What differs between the dialects of SQL, apart from quotes: types, dates, whole rows and limits."""
+"""The differences between SQL dialects, apart from quotes: types, dates, whole rows and limits."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from whycluster.data.sql_quoting import (
 )
 
 WHERE = "to_sql"
-_ZONED = r":[0-9.:]*(Z|[+-][0-9][0-9](:?[0-9][0-9])?)$"  # a time and its zone, at the end of text
+_ZONED = r":[0-9.:]*(Z|[+-][0-9][0-9](:?[0-9][0-9])?)$"  # a time with its zone, at the end of a text
 _SECONDS = 86400.0  # in a day
 # Spark reads a time with a zone only if it has seconds, and a zone only if it has a colon.
 _COMPLETE = (

@@ -1,7 +1,7 @@
-"""Encoders of categories in SQL. The fitted encoder itself says how it encodes each category.
+"""Encoders of categories in SQL. The encodings are computed by the fitted encoder itself.
 
-It transforms a small table of all its categories and of one unknown value per column. So there is no separate
-code for dropped categories, merged rare categories and missing values.
+It transforms a small table of all its categories and one unknown value per column. Dropped categories, merged
+rare categories and missing values therefore need no code of their own.
 """
 
 from __future__ import annotations
@@ -176,11 +176,11 @@ def _new_number(values: list[Any]) -> float:
 
 
 def _transform(encoder: Any, rows: list[list[Any]], kinds: list[ColumnKind]) -> Floats:
-    """Return the outputs of the encoder; it has no names, so that it takes an array without a warning."""
+    """Return the outputs of the encoder; without its column names, it takes arrays without a warning."""
     nameless = copy.copy(encoder)
     vars(nameless).pop("feature_names_in_", None)
     vars(nameless).pop("_sklearn_output_config", None)
     dtype = object if ColumnKind.TEXT in kinds else np.float64
-    with warnings.catch_warnings():  # encoders warn of unknown categories
+    with warnings.catch_warnings():  # encoders warn about unknown categories
         warnings.simplefilter("ignore")
         return to_floats(nameless.transform(np.array(rows, dtype=dtype)))

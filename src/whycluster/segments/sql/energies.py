@@ -154,7 +154,7 @@ def _pooled(energy: KernelEnergy, query: Query, units: list[Value]) -> list[Valu
 
 
 def _soft_minimum(query: Query, logits: list[Value], gamma: float) -> Value:
-    """Return -1/gamma log sum_j exp(logit_j); the largest logit is taken out, so that nothing overflows."""
+    """Return -1/gamma log sum_j exp(logit_j); the largest logit is subtracted first, to avoid overflow."""
     top = query.bind(query.greatest(logits))
     template = "EXP(GREATEST({} - {}, {}))"
     total = query.sum([query.write(template, each, top, _LEAST_EXPONENT) for each in logits])

@@ -1,4 +1,4 @@
-"""Functions of one number in SQL. Where a function is not defined, the result is NULL, as NaN is in NumPy.
+"""Functions of one number in SQL. Where NumPy returns NaN, the result is NULL.
 
 PostgreSQL raises an error where NumPy returns NaN or infinity, so each function checks its argument first.
 """
@@ -18,7 +18,7 @@ _MOST_EXPONENT, _LEAST_EXPONENT = 709.0, -700.0  # outside, exp overflows or los
 
 
 def writer_of(function: Any) -> Writer | None:
-    """Return how to write a NumPy function, or None if it is not known."""
+    """Return the function that writes a NumPy function in SQL, or None if there is none."""
     return _WRITERS.get(function) if isinstance(function, np.ufunc) else None
 
 

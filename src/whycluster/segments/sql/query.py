@@ -12,7 +12,7 @@ from whycluster.segments.sql.dialects import WHERE, Dialect
 
 TABLE = "whycluster_t"  # the alias of the table
 _ROW = "whycluster_row"
-_TERMS = 32  # in one pair of parentheses; databases limit the depth of an expression
+_TERMS = 32  # number of terms in one pair of parentheses; databases limit the depth of expressions
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Query:
     _bound: dict[str, Value] = field(default_factory=dict)
 
     def write(self, template: str, *parts: Value | str | float, is_text: bool = False) -> Value:
-        """Return an expression, with a part for each {}; numbers are written as literals."""
+        """Return an expression in which the parts replace the {}; numbers are written as literals."""
         values = [part for part in parts if isinstance(part, Value)]
         texts = [self._text(part) for part in parts]
         names = frozenset(chain.from_iterable(value.names for value in values))

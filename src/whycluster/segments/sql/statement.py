@@ -67,7 +67,7 @@ def _parts(network: Network) -> tuple[Sequence[tuple[str, Any]], Network]:
         steps, last = network.stages.steps, network.stages.last
     if steps is None or not isinstance(last, TableNetwork):
         raise UnsupportedModelError(
-            f"{WHERE}: the model must be one of scikit-learn, alone or after steps of scikit-learn; a "
+            f"{WHERE}: the model must be from scikit-learn, alone or after steps from scikit-learn; a "
             f"{type(last).__name__} after other steps cannot be written in SQL."
         )
     if last.categories is not None:

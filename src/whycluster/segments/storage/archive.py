@@ -28,7 +28,7 @@ from whycluster.core.errors import (
 from whycluster.data.files import DEEPEST, DepthError, depth, parse_json
 
 FORMAT = 1
-"""The version of the format; increased when older versions of whycluster would misread new files."""
+"""The version of the format, increased whenever older versions of whycluster would misread new files."""
 
 _KEY = "whycluster"  # the key of the facts in the metadata
 _CHECKSUM = "crc32"  # the name of the array with the checksum
@@ -150,7 +150,7 @@ class ArchiveReader:
         return name in self._facts
 
     def choice(self, name: str, known: Sequence[str]) -> str:
-        """Take out a fact, which must be one of these words."""
+        """Take out a fact, which must be one of these strings."""
         word: str = self.fact(name, str)
         if word not in known:
             raise self.error(f"{name!r} must be one of {', '.join(known)}; got {word[:80]!r}")

@@ -31,8 +31,8 @@ _ENERGIES = {kind.__name__: kind for kind in PARAMETERS if issubclass(kind, Ener
 _CODES = Values("cluster codes of at least 0", lambda codes: codes >= 0)
 _SHARES = Values("from 0 to 1, or NaN", lambda a: ~((a < 0) | (a > 1)))
 PIPELINE = (
-    "save: the steps of a pipeline are saved as part of a segmentation, which also keeps what new rows are "
-    "compared with: wc.save(wc.Segmentation.of(pipeline, X), path)."
+    "save: the steps of a pipeline can be saved only as part of a segmentation, which also contains facts "
+    "to check new rows against: wc.save(wc.Segmentation.of(pipeline, X), path)."
 )
 """The error for networks and explanations of pipelines."""
 

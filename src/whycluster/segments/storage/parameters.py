@@ -41,7 +41,7 @@ from whycluster.models.energies.votes import HEADS
 
 
 class Values(NamedTuple):
-    """The values that an array may have: a description of them, and a test that each value must pass."""
+    """The values that an array may have, as a description and as a test that each value must pass."""
 
     text: str
     are: Callable[[NDArray[Any]], Any]
@@ -69,7 +69,7 @@ class Parameter:
     dtype : the dtype in the file
     values : the values that the parameter may have
     optional : whether it may be None
-    choices : the values of text, which is stored as a position in this list; empty for numbers
+    choices : for text, the possible values; the file contains the position in this list. Empty for numbers.
     """
 
     path: str

@@ -63,15 +63,14 @@ def save(
     """Write a segmentation, a network or an explanation to a file that `load` can read.
 
     The file uses the safetensors format with JSON metadata and contains numbers and text but no code. A
-    loaded object computes bit-identical relevance. Needs safetensors: ``pip install "whycluster[save]"``.
+    loaded object computes bit-identical relevance. Requires safetensors: ``pip install "whycluster[save]"``.
 
     Parameters
     ----------
     what : a `Segmentation`, a `Network`, or an `Explanation` of the rows of a table. The steps of a pipeline
         are saved as part of a segmentation, if whycluster knows their classes. A network of the last step
-        alone takes rows that the other steps have transformed. Networks that contain code
-        cannot be saved. These are deep clusterings, and models whose assignments are verified with their own
-        ``predict``.
+        alone takes rows that the other steps have transformed. Networks that contain code cannot be saved:
+        deep clusterings, and models whose assignments are verified with their own ``predict``.
     path : the file; an existing file is replaced, completely or not at all
     data : whether to save the rows of an explanation. Without the rows, the loaded explanation provides its
         arrays, `to_frame`, and `top` and `describe` without values. Rows are then numbered, because a pandas

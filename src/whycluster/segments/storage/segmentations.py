@@ -38,8 +38,7 @@ def write_segmentation(seg: Segmentation) -> ArchiveWriter:
         last = network.stages.last
         if network.stages.steps is None:
             raise UnsupportedModelError(
-                "save: the steps of the segmentation must be those of scikit-learn; those of another library "
-                "cannot be saved."
+                "save: the steps of the segmentation must be from scikit-learn; other steps cannot be saved."
             )
     check_savable(last)
     put_network(writer, last, network.labels)
@@ -269,7 +268,7 @@ def _null_figures(stored: ArchiveReader, nulls: list[Any] | None) -> list[list[A
 def _put_probes(writer: ArchiveWriter, seg: Segmentation) -> None:
     """Add the evidence for rows made from the ranges and categories of the columns.
 
-    Another version of scikit-learn may transform rows differently; then these rows show it.
+    Another version of scikit-learn may transform rows differently, which these rows reveal.
     """
     if not isinstance(seg.network, PipelineNetwork):
         return

@@ -44,7 +44,7 @@ from whycluster.pipelines.tabular import median, weigh
 from whycluster.segments.storage.archive import ArchiveReader, ArchiveWriter, encode
 
 SCALAR, VALUES, LISTS, STEP, DTYPE, MAP = "scalar", "values", "lists", "step", "dtype", "map"
-"""The kinds of attributes: a number or a word, an array, a list of arrays, a step, a dtype, a dictionary."""
+"""The kinds of attributes: a number or string, an array, a list of arrays, a step, a dtype, a dictionary."""
 
 _COMMON = {"n_features_in_": SCALAR, "feature_names_in_": VALUES}
 _OUTPUT = "_sklearn_output_config"
@@ -76,7 +76,7 @@ class StepFormat:
 
 
 def _one_per_column(*names: str) -> Callable[[Any], str | None]:
-    """Return a check that arrays have one value per column, if they are there."""
+    """Return a check that these arrays, unless they are None, have one value per column."""
 
     def check(step: Any) -> str | None:
         for name in names:
@@ -106,7 +106,7 @@ def _check_categories(step: Any) -> str | None:
 
 
 def _check_one_hot(step: Any) -> str | None:
-    """Check the categories, and count the columns of the output instead of reading their number."""
+    """Check the categories, and compute the number of output columns instead of reading it."""
     problem = _check_categories(step)
     if problem is None:
         step._n_features_outs = step._compute_n_features_outs()
@@ -239,7 +239,7 @@ STEPS: dict[type, StepFormat] = {
     GaussianRandomProjection: _PROJECTION,
     SparseRandomProjection: StepFormat(("dense_output",), _PROJECTION.fitted, _check_components),
 }
-"""The steps that can be stored, besides ColumnTransformer, FeatureUnion, Pipeline and selectors."""
+"""The steps that can be stored, apart from ColumnTransformer, FeatureUnion, Pipeline and selectors."""
 
 _CLASSES = {kind.__name__: kind for kind in STEPS}
 _REASON = "Segmentations that cannot be saved can still be used in this process."
@@ -337,7 +337,7 @@ def _encode_parameter(name: str, value: Any, step: Any, place: str) -> Any:
     if name == "drop" and isinstance(value, (list, np.ndarray)):
         return None  # the fitted step knows the categories that it drops
     raise UnsupportedModelError(
-        f"save: {name} of step {place!r} must be a number or a word; got {type(value).__name__}. {_REASON}"
+        f"save: {name} of step {place!r} must be a number or a string; got {type(value).__name__}. {_REASON}"
     )
 
 
@@ -380,7 +380,7 @@ def _put(writer: ArchiveWriter, value: Any) -> Any:
         return {"sparse": name, "shape": [int(length) for length in rows.shape]}
     array = np.asarray(value)
     by_columns = array.flags.f_contiguous and not array.flags.c_contiguous
-    # Kept, because BLAS may sum in another order if the numbers are stored in another one.
+    # The order is kept, because BLAS may sum differently if the numbers are stored in another order.
     writer.put_values(name, array.reshape(-1, order="F" if by_columns else "C"))
     found = {"array": name, "shape": [int(length) for length in array.shape]}
     return {**found, "by_columns": True} if by_columns else found
@@ -493,7 +493,7 @@ def _decode_columns(node: _Node) -> ColumnTransformer:
 def _names(stored: ArchiveReader, coded: list[Any], n_columns: int) -> NDArray[Any]:
     found = stored.objects("names", coded)
     if len(found) != n_columns:
-        raise stored.error(f"a step must have {n_columns} names of columns; got {len(found)}")
+        raise stored.error(f"a step must have {n_columns} column names; got {len(found)}")
     names = np.empty(len(found), dtype=object)
     names[:] = found
     return names
