@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Hashable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 from whycluster.core.arrays import Codes, Floats
 from whycluster.core.errors import AgreementWarning, level_of_the_caller
 from whycluster.data import display
-from whycluster.data.frames import build_frame
+from whycluster.explanations.cluster_shares import ClusterShares
 
 LOW = 0.99  # agreement below this raises a warning
 LEAST = 0.9  # below this, the labels are explained through a surrogate
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Agreement:
+class Agreement(ClusterShares):
     """Agreement of a network with the labels of the rows that its model was fitted on.
 
     A row ties if the network gives its label and another one the same energy, up to rounding. Rows that
@@ -28,19 +28,17 @@ class Agreement:
 
     Attributes
     ----------
+    labels : (K,) the clusters
+    size : (K,) the number of rows with each label
     share : the share of the rows, ties apart, whose label the network assigns, from 0 to 1
     n_ties : the number of rows that differ only by a tie
     differing : the positions of the rows whose label the network does not assign, ties apart
-    labels : (K,) the clusters
-    size : (K,) the number of rows with each label
     share_per_cluster : (K,) `share` among the rows with each label, or NaN if there are none
     """
 
     share: float
     n_ties: int
     differing: Codes
-    labels: NDArray[Any]
-    size: NDArray[np.intp]
     share_per_cluster: Floats
 
     @classmethod
@@ -68,8 +66,7 @@ class Agreement:
     @property
     def clusters(self) -> NDArray[Any]:
         """The clusters with rows whose label the network does not assign, worst first."""
-        order = np.argsort(self.share_per_cluster, kind="stable")
-        return self.labels[[k for k in order if self.share_per_cluster[k] < 1.0]]
+        return self.labels[self._worst_first(self.share_per_cluster < 1.0, self.share_per_cluster)]
 
     def warn_if_low(self, where: str = "explain", expression: str = "exp.agreement") -> None:
         """Issue a warning that lists the clusters that differ if the share is below 0.99.
@@ -100,38 +97,13 @@ class Agreement:
         )
 
     def _differences(self) -> str:
-        worst = np.argsort(self.share_per_cluster, kind="stable")
-        bad = [k for k in worst if self.share_per_cluster[k] < 1.0]
-        listed = ", ".join(
-            f"{display.clean(str(self.labels[k]))} ({self.share_per_cluster[k]:.1%} of {self.size[k]} rows)"
-            for k in bad[:5]
-        )
-        return f"Differences: {listed}{f' and {len(bad) - 5} more' * (len(bad) > 5)}."
+        return f"Differences: {self._list(self.share_per_cluster < 1.0, self.share_per_cluster)}."
 
-    def to_frame(self, backend: str | None = None) -> Any:
-        """Return a frame with one row per cluster: cluster, size, share.
-
-        Parameters
-        ----------
-        backend : "pandas", "polars" or "pyarrow"; by default the first of these that is installed
-        """
-        columns: dict[Hashable, NDArray[Any]] = {
-            "cluster": self.labels,
-            "size": self.size,
-            "share": self.share_per_cluster,
-        }
-        return build_frame(columns, None, backend, "agreement.to_frame")
+    def _shares(self) -> Mapping[str, tuple[Floats, float]]:
+        return {"share": (self.share_per_cluster, self.share)}
 
     def __str__(self) -> str:
-        cells = zip(
-            [*self.labels.tolist(), "all"],
-            [*self.size, self.size.sum()],
-            [*self.share_per_cluster, self.share],
-            strict=True,
-        )
-        rows = [[display.clean(str(name)), str(n), f"{share:.2%}"] for name, n, share in cells]
-        table = display.table(["cluster", "rows", "agreement"], rows, align="<>>")
         ties = f"\n{display.count(self.n_ties, 'row')} that tie{'s' * (self.n_ties == 1)} not counted"
-        return table + ties * (self.n_ties > 0)
+        return self._table(["agreement"], digits=2) + ties * (self.n_ties > 0)
 
     __repr__ = __str__  # a notebook shows the table too

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Hashable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,29 +12,26 @@ from numpy.typing import NDArray
 
 from whycluster.core.arrays import Codes, Floats
 from whycluster.core.errors import FidelityWarning, level_of_the_caller
-from whycluster.data import display
-from whycluster.data.frames import build_frame
+from whycluster.explanations.cluster_shares import ClusterShares
 
 LOW = 0.95  # agreement below this raises a warning
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Fidelity:
+class Fidelity(ClusterShares):
     """Agreement of a surrogate with the labels it was fitted to, as shares of rows from 0 to 1.
 
     Attributes
     ----------
-    in_sample : agreement on all rows, after fitting to all of them
-    cross_validated : agreement on all rows, each predicted by a surrogate that was fitted without it
     labels : (K,) the clusters
     size : (K,) the number of rows of each cluster
+    in_sample : agreement on all rows, after fitting to all of them
+    cross_validated : agreement on all rows, each predicted by a surrogate that was fitted without it
     in_sample_per_cluster, cross_validated_per_cluster : (K,) agreement on the rows of each cluster
     """
 
     in_sample: float
     cross_validated: float
-    labels: NDArray[Any]
-    size: NDArray[np.intp]
     in_sample_per_cluster: Floats
     cross_validated_per_cluster: Floats
 
@@ -61,19 +58,12 @@ class Fidelity:
         """
         if self.cross_validated >= LOW:
             return
-        worst = np.argsort(self.cross_validated_per_cluster, kind="stable")
-        bad = [c for c in worst if not self.cross_validated_per_cluster[c] >= LOW]
-        listed = ", ".join(
-            f"{display.clean(str(self.labels[c]))} ({self.cross_validated_per_cluster[c]:.1%} of "
-            f"{self.size[c]} rows)"
-            for c in bad[:5]
-        )
-        more = f" and {len(bad) - 5} more" if len(bad) > 5 else ""
+        shares = self.cross_validated_per_cluster
         warnings.warn(
             f"{where}: the surrogate, which is explained instead of the labels, predicts "
             f"{self.cross_validated:.1%} of them for rows that it was not fitted to ({self.in_sample:.1%} "
-            f"for rows that it was). Badly matched: {listed}{more}. Read the explanations of these clusters "
-            f"with care; see {fidelity_expression} for details.",
+            f"for rows that it was). Badly matched: {self._list(~(shares >= LOW), shares)}. "
+            f"Read the explanations of these clusters with care; see {fidelity_expression} for details.",
             FidelityWarning,
             stacklevel=level_of_the_caller(),
         )
@@ -87,32 +77,14 @@ class Fidelity:
             f"and of {self.in_sample:.1%} of those that it was.",
         ]
 
-    def to_frame(self, backend: str | None = None) -> Any:
-        """Return a frame with one row per cluster: cluster, size, in_sample, cross_validated.
-
-        Parameters
-        ----------
-        backend : "pandas", "polars" or "pyarrow"; by default the first of these that is installed
-        """
-        columns: dict[Hashable, NDArray[Any]] = {
-            "cluster": self.labels,
-            "size": self.size,
-            "in_sample": self.in_sample_per_cluster,
-            "cross_validated": self.cross_validated_per_cluster,
+    def _shares(self) -> Mapping[str, tuple[Floats, float]]:
+        return {
+            "in_sample": (self.in_sample_per_cluster, self.in_sample),
+            "cross_validated": (self.cross_validated_per_cluster, self.cross_validated),
         }
-        return build_frame(columns, None, backend, "fidelity.to_frame")
 
     def __str__(self) -> str:
-        heads = ["cluster", "rows", "in sample", "cross-validated"]
-        cells = zip(
-            [*self.labels.tolist(), "all"],
-            [*self.size, self.size.sum()],
-            [*self.in_sample_per_cluster, self.in_sample],
-            [*self.cross_validated_per_cluster, self.cross_validated],
-            strict=True,
-        )
-        rows = [[display.clean(str(name)), str(n), f"{a:.1%}", f"{b:.1%}"] for name, n, a, b in cells]
-        return display.table(heads, rows, align="<>>>")
+        return self._table(["in sample", "cross-validated"], digits=1)
 
     __repr__ = __str__  # a notebook shows the table too
 
