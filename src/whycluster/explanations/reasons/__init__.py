@@ -7,4 +7,5 @@ Modules, in reading order:
 - `rule_search`: the search for the conjunctions; `binning`: columns cut into bins for it
 - `pairs`: why two rows are together, or what separates them
 - `strategies`: members of a cluster that are there for different reasons; `unimodality`: its test
+- `per_cluster`: the base of the results of `rules` and `strategies`
 """

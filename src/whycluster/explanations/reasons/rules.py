@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from textwrap import fill
 from typing import Any
@@ -17,7 +17,7 @@ from whycluster.data import display
 from whycluster.data.arrays import evenly_spaced
 from whycluster.data.frame_table import select_columns
 from whycluster.data.frames import build_frame, unique_name
-from whycluster.data.labels import Labels, as_labels
+from whycluster.data.labels import as_labels
 from whycluster.data.mixed_table import RawTable
 from whycluster.data.opening import open_table
 from whycluster.data.progress import Progress
@@ -28,6 +28,7 @@ from whycluster.explanations.base import BaseExplanation
 from whycluster.explanations.reasons.binning import Binning
 from whycluster.explanations.reasons.column_values import TEMPORAL, ColumnValues, read_columns
 from whycluster.explanations.reasons.conditions import Condition
+from whycluster.explanations.reasons.per_cluster import PerCluster
 from whycluster.explanations.reasons.rule_search import RuleSearch
 from whycluster.explanations.wording.formatting import WIDTH, percent
 
@@ -38,33 +39,39 @@ _LONGEST_RULE = 90  # characters of a condition in the table
 
 
 @dataclass(frozen=True)
-class Rule:
+class _Match:
+    """A cluster, and the rows for which something holds that is meant to describe it."""
+
+    cluster: Any
+    size: int
+    n_rows: int
+    n_members: int
+
+    @property
+    def coverage(self) -> float:
+        """The share of the cluster's rows for which it holds."""
+        return self.n_members / self.size
+
+    @property
+    def precision(self) -> float:
+        """The share of the rows for which it holds that are in the cluster; NaN if there are none."""
+        return self.n_members / self.n_rows if self.n_rows else float("nan")
+
+
+@dataclass(frozen=True)
+class Rule(_Match):
     """A conjunction of conditions that describes a cluster.
 
     Attributes
     ----------
     cluster : the label of the cluster
-    conditions : the conditions, which all have to hold
-    n_rows : the number of rows for which they hold
-    n_members : the number of these rows that are in the cluster
     size : the number of rows of the cluster
+    n_rows : the number of rows for which the rule holds
+    n_members : the number of these rows that are in the cluster
+    conditions : the conditions, which all have to hold
     """
 
-    cluster: Any
     conditions: tuple[Condition, ...]
-    n_rows: int
-    n_members: int
-    size: int
-
-    @property
-    def coverage(self) -> float:
-        """The share of the cluster's rows for which the rule holds."""
-        return self.n_members / self.size
-
-    @property
-    def precision(self) -> float:
-        """The share of the rows for which the rule holds that are in the cluster."""
-        return self.n_members / self.n_rows
 
     @property
     def text(self) -> str:
@@ -76,32 +83,18 @@ class Rule:
 
 
 @dataclass(frozen=True)
-class ClusterRules:
+class ClusterRules(_Match):
     """The rules of one cluster; a row satisfies them if any of them holds for it.
 
     Attributes
     ----------
     cluster : the label of the cluster
     size : the number of rows of the cluster
-    rules : the rules, the one that holds for most of the cluster first; () if none was found
     n_rows, n_members : the number of rows for which any of the rules holds, and how many are in the cluster
+    rules : the rules, the one that holds for most of the cluster first; () if none was found
     """
 
-    cluster: Any
-    size: int
     rules: tuple[Rule, ...]
-    n_rows: int
-    n_members: int
-
-    @property
-    def coverage(self) -> float:
-        """The share of the cluster's rows for which any of the rules holds."""
-        return self.n_members / self.size
-
-    @property
-    def precision(self) -> float:
-        """The share of the rows for which any of the rules holds that are in the cluster; NaN without any."""
-        return self.n_members / self.n_rows if self.n_rows else float("nan")
 
     @property
     def f1(self) -> float:
@@ -110,7 +103,7 @@ class ClusterRules:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Rules:
+class Rules(PerCluster[ClusterRules]):
     """The rules of all clusters. `print` them, or convert them with `to_frame` and `to_sql`.
 
     Attributes
@@ -127,17 +120,6 @@ class Rules:
     n_wrong: int
     feature_names: list[Hashable]
     _like: Any = field(default=None, repr=False)
-
-    def __iter__(self) -> Iterator[ClusterRules]:
-        return iter(self.clusters)
-
-    def __len__(self) -> int:
-        return len(self.clusters)
-
-    def __getitem__(self, cluster: Any) -> ClusterRules:
-        """Return the rules of a cluster, given its label."""
-        labels = as_labels([each.cluster for each in self.clusters])
-        return self.clusters[int(Labels(labels).encode(cluster, "rules", "cluster"))]
 
     @cached_property
     def ordered(self) -> list[Rule]:
@@ -166,11 +148,6 @@ class Rules:
             "rows for which it holds that are in the cluster. If the most precise rule decides, "
             f"{right} of the rows get their own cluster, {wrong} another one, and {none} none."
         )
-
-    def __str__(self) -> str:
-        return self.describe()
-
-    __repr__ = __str__  # a notebook shows the table too
 
     def to_frame(self, backend: str | None = None) -> Any:
         """Return a frame with one row per rule: its cluster, text, coverage and precision.
@@ -224,10 +201,7 @@ class Rules:
         """Return the ordered rules, with labels as text if they are not all numbers."""
         if all(isinstance(rule.cluster, (int, np.integer)) for rule in self.ordered):
             return self.ordered
-        return [
-            Rule(str(rule.cluster), rule.conditions, rule.n_rows, rule.n_members, rule.size)
-            for rule in self.ordered
-        ]
+        return [replace(rule, cluster=str(rule.cluster)) for rule in self.ordered]
 
     @staticmethod
     def _where(each: ClusterRules, dialect: str) -> str:
@@ -396,10 +370,10 @@ def _checked(
         for conditions in conjunctions:
             holds = _holds(conditions, columns, len(codes))
             union |= holds
-            rules.append(Rule(label, conditions, int(holds.sum()), int((holds & member).sum()), size))
+            rules.append(Rule(label, size, int(holds.sum()), int((holds & member).sum()), conditions))
         rules = sorted((rule for rule in rules if rule.n_members), key=lambda rule: -rule.n_members)
         n_members = int((union & member).sum())
-        clusters.append(ClusterRules(label, size, tuple(rules), int(union.sum()), n_members))
+        clusters.append(ClusterRules(label, size, int(union.sum()), n_members, tuple(rules)))
     return _with_agreement(exp, table, codes, clusters, columns)
 
 

@@ -7,7 +7,7 @@ into groups must pass a test on rows that were not used to find it.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 from textwrap import fill
 from typing import Any, NamedTuple
@@ -22,7 +22,7 @@ from whycluster.data.column_checks import identifiers_and_dates
 from whycluster.data.columns import category_as_text
 from whycluster.data.display import format_items, format_name
 from whycluster.data.frames import as_column, build_frame
-from whycluster.data.labels import Labels, as_labels, cluster_name
+from whycluster.data.labels import as_labels, cluster_name
 from whycluster.data.progress import Progress
 from whycluster.data.table import Table
 from whycluster.explanations.base import BaseExplanation
@@ -35,6 +35,7 @@ from whycluster.explanations.reasons.column_values import (
     ColumnValues,
     read_columns,
 )
+from whycluster.explanations.reasons.per_cluster import PerCluster
 from whycluster.explanations.reasons.unimodality import dip, valley
 from whycluster.explanations.wording.formatting import WIDTH, capitalize, join_words, list_clusters, percent
 
@@ -110,7 +111,7 @@ class ClusterStrategies:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Strategies:
+class Strategies(PerCluster[ClusterStrategies]):
     """The groups of reasons in all clusters. `print` them, or convert them with `to_frame`.
 
     Attributes
@@ -125,17 +126,6 @@ class Strategies:
     feature_names: list[Hashable]
     _table: Table = field(repr=False)
     _like: Any = field(default=None, repr=False)
-
-    def __iter__(self) -> Iterator[ClusterStrategies]:
-        return iter(self.clusters)
-
-    def __len__(self) -> int:
-        return len(self.clusters)
-
-    def __getitem__(self, cluster: Any) -> ClusterStrategies:
-        """Return the groups of a cluster, given its label."""
-        labels = as_labels([each.cluster for each in self.clusters])
-        return self.clusters[int(Labels(labels).encode(cluster, "strategies", "cluster"))]
 
     @property
     def cautions(self) -> list[Caution]:
@@ -162,11 +152,6 @@ class Strategies:
             )
         parts += [fill(caution.text, WIDTH) for caution in self.cautions]
         return "\n\n".join(parts)
-
-    def __str__(self) -> str:
-        return self.describe()
-
-    __repr__ = __str__  # a notebook shows the table too
 
     def _summary(self) -> str:
         """Return which clusters have one group of reasons, and which have several, as sentences."""
