@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property, partial
 from html import escape
 from textwrap import fill
@@ -18,14 +18,13 @@ from whycluster.core.errors import InvalidInputError, MissingDependencyError
 from whycluster.data import display, registry
 from whycluster.data.absent_table import AbsentTable
 from whycluster.data.arrays import is_real, strongest
-from whycluster.data.frames import as_column, build_frame
+from whycluster.data.frames import as_column
 from whycluster.data.labels import Labels
 from whycluster.data.table import Table
 from whycluster.explanations.base import BaseExplanation
 from whycluster.explanations.counterfactuals.changeable_row import SeenValues
 from whycluster.explanations.counterfactuals.counterfactual import Counterfactual, find
 from whycluster.explanations.counterfactuals.half_spaces import HalfSpaceModel
-from whycluster.explanations.exchange.arrow import ArrowTable
 from whycluster.explanations.exchange.plain import claims_of, plain_list, records, with_parts
 from whycluster.explanations.reasons.pairs import Pair, find_pair
 from whycluster.explanations.reasons.rules import Rules, find_rules
@@ -35,11 +34,12 @@ from whycluster.explanations.stories.rivals import rivals_by_relevance
 from whycluster.explanations.summaries.comparisons import Comparisons
 from whycluster.explanations.summaries.naming import propose_names
 from whycluster.explanations.summaries.summary import Summary, summarize
+from whycluster.explanations.top_table import TopTable
 from whycluster.explanations.wording.formatting import WIDTH, Line, format_lines, rest
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class TopFeatures(ArrowTable):
+class TopFeatures(TopTable):
     """The k features of each row with the largest absolute relevance, in decreasing order.
 
     Attributes
@@ -50,34 +50,11 @@ class TopFeatures(ArrowTable):
         categories
     """
 
+    _rows, _names = "rows", ("feature", "relevance", "value")
+
     feature: NDArray[Any]
     relevance: NDArray[Any]
     value: NDArray[Any]
-    _like: Any = field(default=None, repr=False)
-
-    def __len__(self) -> int:
-        return len(self.feature)
-
-    def to_frame(self, backend: str | None = None) -> Any:
-        """Return a frame with one line per row: feature_1, relevance_1, value_1, feature_2, and so on.
-
-        Parameters
-        ----------
-        backend : "pandas", "polars" or "pyarrow"; by default the library of the data
-        """
-        columns: dict[Hashable, NDArray[Any]] = {
-            f"{what}_{rank + 1}": values[:, rank]
-            for rank in range(self.feature.shape[1])
-            for what, values in self._parts()
-        }
-        return build_frame(columns, self._like, backend, "top.to_frame")
-
-    def __repr__(self) -> str:
-        n, k = self.feature.shape
-        return f"<TopFeatures: the {k} strongest of {n} rows; see feature, relevance, value, to_frame()>"
-
-    def _parts(self) -> list[tuple[str, NDArray[Any]]]:
-        return [("feature", self.feature), ("relevance", self.relevance), ("value", self.value)]
 
 
 @dataclass(frozen=True, eq=False, repr=False)

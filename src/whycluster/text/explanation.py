@@ -17,9 +17,9 @@ from whycluster.data.files import as_path, write_text
 from whycluster.data.frames import as_column, build_frame
 from whycluster.data.validation import check_integer
 from whycluster.explanations.base import BaseExplanation
-from whycluster.explanations.exchange.arrow import ArrowTable
 from whycluster.explanations.exchange.plain import claims_of, with_parts
 from whycluster.explanations.reasons.pairs import Pair, compared_rows, pair_of
+from whycluster.explanations.top_table import TopTable
 from whycluster.explanations.wording.formatting import Line, format_lines, rest
 from whycluster.text import html
 from whycluster.text.documents import DocumentTable
@@ -62,7 +62,7 @@ class Word(NamedTuple):
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class TopWords(ArrowTable):
+class TopWords(TopTable):
     """The k words of each document with the largest absolute relevance, in descending order.
 
     The relevance of repeated words is summed. Documents with fewer than k words are padded with "" and 0.
@@ -74,31 +74,11 @@ class TopWords(ArrowTable):
     count : (n, k) the number of occurrences in the document
     """
 
+    _rows, _names = "documents", ("word", "relevance", "count")
+
     word: NDArray[Any]
     relevance: Floats
     count: Codes
-    _like: Any = field(default=None, repr=False)
-
-    def __len__(self) -> int:
-        return len(self.word)
-
-    def to_frame(self, backend: str | None = None) -> Any:
-        """Return a frame with one row per document: word_1, relevance_1, count_1, word_2, ...
-
-        Parameters
-        ----------
-        backend : "pandas", "polars" or "pyarrow"; by default the library of the documents
-        """
-        columns: dict[Hashable, Any] = {}
-        for rank in range(self.word.shape[1]):
-            columns[f"word_{rank + 1}"] = self.word[:, rank].tolist()
-            columns[f"relevance_{rank + 1}"] = self.relevance[:, rank]
-            columns[f"count_{rank + 1}"] = self.count[:, rank]
-        return build_frame(columns, self._like, backend, "top.to_frame")
-
-    def __repr__(self) -> str:
-        n, k = self.word.shape
-        return f"<TopWords: the {k} strongest of {n} documents; see word, relevance, count, to_frame()>"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -230,7 +210,7 @@ class TextExplanation(BaseExplanation):
         place = pairs.document[order], rank
         word[place] = [pairs.vocabulary[code] for code in pairs.word[order]]
         relevance[place], count[place] = pairs.relevance[order], pairs.n_times[order]
-        return TopWords(word, relevance, count, self._like)
+        return TopWords(word, relevance, count, _like=self._like)
 
     def _parts(self) -> tuple[str, int]:
         return "words", max(1, len(self.word_table.relevance) // max(1, len(self)))
