@@ -172,10 +172,7 @@ def continuity(model: Any, X: Any, *, rule: str = DEFAULT_RULE, random_state: in
 
     Parameters
     ----------
-    model : any model that `neuralize` accepts
-    X : (n, d) rows
-    rule : the rule to check, as in `explain`
-    random_state : random seed
+    model, X, rule, random_state : as in `run`
     """
     check_rule(rule, "continuity")
     check_integer(random_state, 0, "continuity", "random_state")

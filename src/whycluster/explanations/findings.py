@@ -118,9 +118,7 @@ def borderline_rows(exp: BaseExplanation, cluster_code: int, n: int) -> Codes:
 
     Parameters
     ----------
-    exp : the explanation
-    cluster_code : the position of the cluster in ``exp.labels``
-    n : the largest number of members
+    exp, cluster_code, n : as in `typical_rows`
     """
     own = members_of(exp, cluster_code)
     return own[np.argsort(exp.evidence[own], kind="stable")][:n]

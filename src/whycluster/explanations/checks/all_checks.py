@@ -28,21 +28,15 @@ _OF_COLUMNS = (
 
 
 def warnings(
-    exp: BaseExplanation,
-    left_out: Mapping[Any, str] | None = None,
-    summary: Summary | None = None,
-    sample: MemberSample | None = None,
+    exp: BaseExplanation, left_out: Mapping[Any, str] | None = None, summary: Summary | None = None
 ) -> list[Finding]:
     """Return warnings about an explanation, in order of decreasing importance.
 
     Parameters
     ----------
-    exp : the explanation; warnings about columns are only given for tables
-    left_out : columns that were left out before clustering, with the reasons
-    summary : the summary of the explanation, for tables, if already computed
-    sample : the sample of the members, if already drawn
+    exp, left_out, summary : as in `checks`
     """
-    return [finding for check in checks(exp, left_out, summary, sample) for finding in check.findings]
+    return [finding for check in checks(exp, left_out, summary) for finding in check.findings]
 
 
 def checks(
@@ -55,7 +49,10 @@ def checks(
 
     Parameters
     ----------
-    exp, left_out, summary, sample : as in `warnings`
+    exp : the explanation; warnings about columns are only given for tables
+    left_out : columns that were left out before clustering, with the reasons
+    summary : the summary of the explanation, for tables, if already computed
+    sample : the sample of the members, if already drawn
     """
     made = [clusters.check_fidelity(exp), clusters.check_residual(exp), clusters.check_noise(exp)]
     if isinstance(exp, Explanation):
