@@ -253,8 +253,8 @@ def speed() -> str:
     moved = len(wc.changes(seg, before, after, on="id").record.moves.rows)
     return (
         f"For 100,000 rows and {len(columns)} columns, of which {moved:,} rows move, `wc.changes` takes "
-        f"{found['changes'] / found['assign']:.0f} times as long as assigning both tables (median of 5, side by "
-        "side)."
+        f"{found['changes'] / found['assign']:.0f} times as long as assigning both tables "
+        "(median of 5, side by side)."
     )
 
 
