@@ -14,7 +14,8 @@ from typing import NamedTuple
 # Blue and orange are distinguishable with any color vision and in dark mode.
 STYLE = """
 .wc { --for: 30 110 220; --against: 230 110 0; --ink: #1c1e21; --dim: #5b626b; --line: #d9dde2;
-  --paper: #ffffff; color: var(--ink); font: 15px/1.6 system-ui, sans-serif; }
+  --paper: #ffffff; background: var(--paper); padding: .1em .8em; color: var(--ink);
+  font: 15px/1.6 system-ui, sans-serif; }
 @media (prefers-color-scheme: dark) {
   .wc { --for: 90 160 255; --against: 255 150 40; --ink: #e6e8eb; --dim: #9aa3ad; --line: #3a4048;
     --paper: #16191d; } }
