@@ -196,6 +196,7 @@ release: $(RELEASE)/installed
 	PATH="$(CURDIR)/$(RELEASE)/bin:$$PATH" auditwheel repair --wheel-dir dist dist/*-linux_*.whl
 	rm dist/*-linux_*.whl
 	$(RELEASE)/bin/twine check --strict dist/*
+	$(RELEASE)/bin/python tests/distributions.py dist
 	$(call tried,dist/*.whl)
 	CC=false $(call tried,dist/*.tar.gz)
 	ls -l dist

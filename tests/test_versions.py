@@ -154,7 +154,43 @@ def test_the_minimum_of_every_library_is_tested() -> None:
     command = ["make", "--dry-run", *kinds]
     printed = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True).stdout
     tested = {name for found in re.findall(r"'\.\[(.*?)\]'", printed) for name in found.split(",")}
-    assert tested == set(project()["optional-dependencies"]) - {"bench", "docs", "test"}
+    assert tested == set(project()["optional-dependencies"]) - {"all", "bench", "docs", "test"}
+
+
+@pytest.mark.filterwarnings("ignore:Setuptools is replacing distutils")
+def test_all_has_every_extra_that_can_be_installed_side_by_side() -> None:
+    extras = project()["optional-dependencies"]
+    (all_,) = extras["all"]
+    named = re.fullmatch(r"whycluster\[(.*)\]", all_)
+    assert named is not None
+    assert set(named[1].split(",")) == set(extras) - {"all", "bench", "bio", "docs", "spark", "test"}
+
+
+# The oldest versions that were released in the two years before November 2026.
+SPEC_0 = {"numpy": "2.2", "scipy": "1.15", "scikit-learn": "1.6", "pandas": "2.3", "matplotlib": "3.10"}
+
+
+@pytest.mark.filterwarnings("ignore:Setuptools is replacing distutils")
+@pytest.mark.parametrize("name", SPEC_0)
+def test_no_minimum_is_newer_than_spec_0_asks_for(name: str) -> None:
+    assert numbers_of(floors()[name]) <= numbers_of(SPEC_0[name])
+
+
+def numbers_of(version: str) -> list[int]:
+    return [int(number) for number in version.split(".")]
+
+
+@pytest.mark.filterwarnings("ignore:Setuptools is replacing distutils")
+def test_the_pythons_are_the_same_everywhere() -> None:
+    root = Path(__file__).parents[1]
+    found = re.findall(r"Python :: (3\.\d+)", " ".join(project()["classifiers"]))
+    (matrix,) = re.findall(r"^MATRIX := (.*)", (root / "Makefile").read_text("utf-8"), re.MULTILINE)
+    assert matrix.split() == found
+    assert project()["requires-python"] == f">={found[0]}"
+    page = (root / "docs" / "start" / "install.md").read_text("utf-8")
+    assert f"Python {found[0]} to {found[-1]}" in page
+    for name in ("numpy", "scipy", "scikit-learn"):
+        assert f" {SPEC_0[name]}" in page
 
 
 def test_a_python_that_is_not_there_is_named(capsys: pytest.CaptureFixture[str]) -> None:

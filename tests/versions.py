@@ -31,6 +31,7 @@ def project() -> dict[str, Any]:
 def floors() -> dict[str, str]:
     """Return the oldest allowed version of each library that the package or an extra requires."""
     extras = dict(project()["optional-dependencies"])
+    del extras["all"]  # names other extras
     del extras["test"], extras["docs"]  # any version of the libraries that only tests and pages need will do
     found: dict[str, str] = {}
     for requirement in chain(project()["dependencies"], *extras.values()):
