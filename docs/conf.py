@@ -35,6 +35,7 @@ default_role = "code"
 templates_path: list[str] = []
 
 # Pages
+smartquotes_action = "qe"  # two dashes are part of an option
 myst_enable_extensions = ["dollarmath", "amsmath", "colon_fence", "deflist"]
 myst_heading_anchors = 3
 nb_execution_mode = "cache"
@@ -72,7 +73,8 @@ html_theme_options = {
     "navigation_with_keys": True,
     "header_links_before_dropdown": 6,
     "show_toc_level": 2,
-    "secondary_sidebar_items": ["page-toc"],
+    # The gallery has none, because its tables are wide.
+    "secondary_sidebar_items": {"[!g]**": ["page-toc"], "guides/*": ["page-toc"]},
     "footer_start": ["copyright"],
     "footer_end": [],
     "pygments_light_style": "a11y-high-contrast-light",

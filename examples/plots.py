@@ -1,4 +1,4 @@
-"""Draw the picture in docs/plots.md, from data that ship with scikit-learn: ``python -m examples.plots``."""
+"""Draw the figure of docs/plots.md, from data that ship with scikit-learn: ``python -m examples.plots``."""
 
 from __future__ import annotations
 

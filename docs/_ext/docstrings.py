@@ -96,7 +96,10 @@ def _skip(app: Sphinx, what: str, name: str, member: Any, skip: bool, options: A
 
 
 def entries_on_lines_of_their_own(lines: list[str]) -> list[str]:
-    """Put the description of each parameter below its name; attributes become a list of definitions."""
+    """Put the description of each parameter below its name; attributes become a list of definitions.
+
+    Results are described in one sentence. Napoleon would take each of its lines for one more result.
+    """
     found, section = list[str](), ""
     for number, line in enumerate(lines):
         underline = lines[number + 1] if number + 1 < len(lines) else ""
@@ -105,9 +108,17 @@ def entries_on_lines_of_their_own(lines: list[str]) -> list[str]:
             found += [".. rubric:: Attributes", ""] if section == "Attributes" else [line]
         elif section == "Attributes" and line and set(line) == {"-"}:
             continue
+        elif section == "Returns" and _continues(line, found[-1]):
+            found[-1] += f" {line}"
         else:
             found += _entry(line, section)
     return found
+
+
+def _continues(line: str, previous: str) -> bool:
+    """Return whether a line of the results continues the one before it."""
+    is_text = bool(previous.strip()) and not previous.startswith((" ", "-"))
+    return is_text and line[:1].strip() != "" and not line.startswith("-") and _ENTRY.fullmatch(line) is None
 
 
 def _entry(line: str, section: str) -> list[str]:
