@@ -39,5 +39,45 @@ def test_links_lead_to_a_file_and_a_heading(page: Path) -> None:
             assert place in headings(target.resolve()), link
 
 
+def equations() -> list[tuple[str, list[tuple[str, Path]]]]:
+    """Return the formula of each line of the table of equations, and the names and files that it leads to."""
+    page = ROOT / "docs" / "method" / "equations.md"
+    lines = [line for line in page.read_text().splitlines() if line.startswith("|") and "](" in line]
+    link = re.compile(r"\[`(\w+)`\]\(([^)]+)\)")
+    found = [[(name, (page.parent / path).resolve()) for name, path in link.findall(line)] for line in lines]
+    return list(zip([line.split(" | ")[0].strip("| ") for line in lines], found, strict=True))
+
+
+@pytest.mark.parametrize(("formula", "links"), equations(), ids=[formula for formula, _ in equations()])
+def test_each_equation_leads_to_its_code_its_transcription_and_a_test(
+    formula: str, links: list[tuple[str, Path]]
+) -> None:
+    """The test is in a file that imports the transcription."""
+    (code, _), (_, transcription), (test, tests) = links
+    for name, path in links:
+        assert re.search(rf"^(def|class) {name}\b", path.read_text(), re.MULTILINE), (formula, name)
+    assert not code.startswith("test_")
+    assert test.startswith("test_")
+    assert transcription.parent == ROOT / "tests" / "reference"
+    module = transcription.stem
+    imported = rf"^from tests\.reference(\.{module} import|.* import .*\b{module}\b)"
+    assert re.search(imported, tests.read_text(), re.MULTILINE), (formula, tests)
+
+
+def test_the_table_of_equations_is_read() -> None:
+    formulas = " ".join(formula for formula, _ in equations())
+    for part in (
+        "Eq. 2",
+        "Eq. 3",
+        "Eq. 4",
+        "Eq. 6",
+        "Prop. 1",
+        "Props. 6 and 7",
+        "path rule",
+        "sequential rule",
+    ):
+        assert part in formulas, part
+
+
 def test_the_readme_is_short() -> None:
     assert len((ROOT / "README.md").read_bytes()) <= 8192
