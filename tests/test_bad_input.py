@@ -738,7 +738,7 @@ def test_a_collapsed_component() -> None:
         assert (net.assign(X) == model.predict(X)).all()
     model.precisions_cholesky_ = np.full_like(model.precisions_cholesky_, np.inf)
     assert message(X, model=model) == (
-        "neuralize: the GaussianMixture has components with infinite or missing parameters, because they "
+        "neuralize: every component of the GaussianMixture must have finite parameters; some components "
         "have collapsed. Fit it again with a larger reg_covar or fewer components."
     )
 

@@ -245,7 +245,7 @@ def test_the_same_rows_in_other_units_are_explained_by_their_labels() -> None:
         exp = wc.explain(model, load_wine().data)
     assert exp.fidelity is not None
     text = str(found[0].message)
-    assert text.startswith("explain: the rule known for the labels of HDBSCAN gives only ")
+    assert text.startswith("explain: the rule known for the labels of HDBSCAN reproduces the labels of only ")
     assert ", less than 90%, so the labels are explained through a surrogate. Differences: " in text
     assert text.endswith("Were the rows given as they were clustered, in the same units?")
 
@@ -253,15 +253,15 @@ def test_the_same_rows_in_other_units_are_explained_by_their_labels() -> None:
 def test_what_has_no_rule_is_refused_by_name() -> None:
     square = np.abs(IRIS[:, None] - IRIS).sum(axis=2)
     cases = {
-        "DBSCAN has a rule for the metrics euclidean, manhattan and haversine; this one has "
+        "A rule is known only for the metrics euclidean, manhattan and haversine; this DBSCAN has "
         "metric='cosine'.": DBSCAN(eps=0.1, metric="cosine").fit(IRIS),
-        "DBSCAN has a rule for the metrics euclidean, manhattan and haversine; this one has "
+        "A rule is known only for the metrics euclidean, manhattan and haversine; this DBSCAN has "
         "metric='precomputed'.": DBSCAN(eps=0.5, metric="precomputed").fit(square),
-        "DBSCAN has a rule for dense rows; this one was fitted on a sparse matrix.": (
+        "A rule is known only for dense rows; this DBSCAN was fitted on a sparse matrix.": (
             DBSCAN(eps=0.5).fit(sparse.csr_matrix(IRIS))
         ),
         "This DBSCAN found no clusters: all rows are noise.": DBSCAN(eps=1e-9).fit(IRIS),
-        "HDBSCAN has a rule for alpha=1; this one has alpha=0.5.": (
+        "A rule is known only for alpha=1; this HDBSCAN has alpha=0.5.": (
             HDBSCAN(min_cluster_size=8, alpha=0.5, copy=True).fit(IRIS)
         ),
     }
@@ -381,8 +381,8 @@ def test_agreement_reads_as_a_table() -> None:
     with pytest.warns(wc.AgreementWarning) as warned:
         found.warn_if_low()
     assert str(warned[0].message) == (
-        "explain: the rule that is explained gives 80.0% of the rows the label that they have. Differences: "
-        "a (66.7% of 3 rows). Each row is explained for its own label; the evidence of those that differ is "
+        "explain: the rule that is explained reproduces the labels of 80.0% of the rows. Differences: a "
+        "(66.7% of 3 rows). Each row is explained for its own label; the evidence of the rows that differ is "
         "negative. See exp.agreement for details."
     )
 

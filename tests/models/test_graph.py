@@ -202,7 +202,9 @@ def test_the_wrong_graph() -> None:
     assert exp.fidelity is not None
     assert exp.agreement is None
     text = str(found[0].message)
-    assert text.startswith("explain: the rule known for communities of a graph gives only ")
+    assert text.startswith(
+        "explain: the rule known for communities of a graph reproduces the labels of only "
+    )
     assert text.endswith("Is this the graph that was clustered, with the rows in the same order?")
 
 

@@ -131,6 +131,6 @@ def test_other_affinities_are_refused_by_name() -> None:
         with pytest.raises(wc.UnsupportedModelError) as error:
             wc.neuralize(model)
         assert (
-            "SpectralClustering has a rule for the affinities rbf and nearest_neighbors; this one has "
+            "A rule is known only for the affinities rbf and nearest_neighbors; this SpectralClustering has "
             f"affinity='{affinity}'. Explain them through a surrogate"
         ) in str(error.value)

@@ -183,9 +183,9 @@ def test_a_pipeline_that_ends_in_labels() -> None:
         wc.neuralize(model)
     assert str(error.value) == (
         "neuralize: the labels of DBSCAN give the cluster of each row but no rule for other rows, so there "
-        "is no network. DBSCAN has a rule for the metrics euclidean, manhattan and haversine; this one has "
-        "metric='chebyshev'. Explain them through a surrogate with wc.explain(labels, X), or neuralize the "
-        "surrogate wc.Surrogate().fit(X, labels)."
+        "is no network. A rule is known only for the metrics euclidean, manhattan and haversine; this DBSCAN "
+        "has metric='chebyshev'. Explain them through a surrogate with wc.explain(labels, X), or neuralize "
+        "the surrogate wc.Surrogate().fit(X, labels)."
     )
     assert message(model, WINE[:50]).startswith(
         "explain: labels must have one value for each of the 50 rows of X; got 178."

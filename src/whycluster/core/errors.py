@@ -32,7 +32,7 @@ class FidelityWarning(UserWarning):
 
 
 class AgreementWarning(UserWarning):
-    """The rule that is known for a clustering does not give all rows the label that they have."""
+    """The rule that is known for a clustering does not reproduce the labels of all rows."""
 
 
 class ColumnWarning(UserWarning):

@@ -101,6 +101,6 @@ def competitor_weights(energy: Energy, rows: Rows, query: CodedQuery) -> NDArray
 def informed(energy: Energy, rows: Rows) -> Energy:
     """Return the energy with the cluster means of all rows filled in, or unchanged if it needs no means.
 
-    Queries about some of the rows then give the same results as if all rows had been passed.
+    Queries about some of the rows then give the same results as queries about all of them.
     """
     return energy.with_means(*population(energy, rows).members) if energy.needs_means else energy

@@ -129,7 +129,7 @@ def _path(h: Floats, assignment: Assignment, beta: float, prior: Prior, out: Flo
 
     At time t, the odds of competitor k against the cluster c are w_k exp(-t beta h_k) / w_c, and the
     derivative of log P(c) is beta sum_k p_k(t) h_k, where p_k(t) is the probability of k. So the averages p_k
-    tell how much each competitor contributes to the gain log P(c | row) - log P(c).
+    show how much each competitor contributes to the gain log P(c | row) - log P(c).
 
     To prevent underflow, exp(-beta f_c / 16), which all competitors share, is left out of the p_k.
     """

@@ -13,8 +13,8 @@ Modules and folders, in reading order:
 - `findings`: sentences and warnings about clusters (public as ``whycluster.findings``)
 - `checks/`: checks that warn about misleading results
 - `quality/`: whether there are clusters at all; `fidelity`: how well a surrogate matches the labels it was
-  fitted to; `agreement`: how far the rule of a clustering gives the labels that its rows have;
-  `cluster_shares`: the base of both
+  fitted to; `agreement`: how well the rule of a clustering reproduces its labels; `cluster_shares`: the base
+  of both
 - `exchange/`: explanations as plain data, JSON and Arrow tables, for other programs
 - `wording/`: tables, lists and claims as text
 - `maps/`: the map of the rows, and the colors and shapes of clusters

@@ -1,4 +1,4 @@
-"""How far the rule of a clustering gives the labels that the clustering gave its rows."""
+"""How well the rule of a clustering reproduces the labels of its rows."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Agreement(ClusterShares):
 
     @property
     def clusters(self) -> NDArray[Any]:
-        """The clusters with rows whose label the network does not assign, worst first."""
+        """The clusters in which the network does not assign the label to all rows, worst first."""
         return self.labels[self._worst_first(self.share_per_cluster < 1.0, self.share_per_cluster)]
 
     def warn_if_low(self, where: str = "explain", expression: str = "exp.agreement") -> None:
@@ -79,9 +79,9 @@ class Agreement(ClusterShares):
         if self.share >= LOW:
             return
         warnings.warn(
-            f"{where}: the rule that is explained gives {self.share:.1%} of the rows the label that they "
-            f"have. {self._differences()} Each row is explained for its own label; the evidence of those "
-            f"that differ is negative. See {expression} for details.",
+            f"{where}: the rule that is explained reproduces the labels of {self.share:.1%} of the rows. "
+            f"{self._differences()} Each row is explained for its own label; the evidence of the rows that "
+            f"differ is negative. See {expression} for details.",
             AgreementWarning,
             stacklevel=level_of_the_caller(),
         )
@@ -89,8 +89,8 @@ class Agreement(ClusterShares):
     def warn_of_surrogate(self, kind: str, advice: str, where: str = "explain") -> None:
         """Issue a warning that labels are explained through a surrogate instead, and say what to check."""
         warnings.warn(
-            f"{where}: the rule known for {kind} gives only {self.share:.1%} of the rows the label that they "
-            f"have, less than {LEAST:.0%}, so the labels are explained through a surrogate. "
+            f"{where}: the rule known for {kind} reproduces the labels of only {self.share:.1%} of the rows, "
+            f"less than {LEAST:.0%}, so the labels are explained through a surrogate. "
             f"{self._differences()} {advice}",
             AgreementWarning,
             stacklevel=level_of_the_caller(),

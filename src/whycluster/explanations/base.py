@@ -73,7 +73,7 @@ class BaseExplanation(RowAccess, ArrowTable):
     positions: Codes | None = None  # positions in the explained data; None if all rows are included, in order
     row_names: Any = None  # names for the rows of the explained data, if the data contain none
     model: Any = None  # the explained model, if known
-    owns_data: bool = False  # whether no one else can change the data, so that no check is needed
+    owns_data: bool = False  # whether nothing else can change the data, so that no check is needed
     reference: str | None = None  # "zero" or "midpoint", for features of a deep clustering; else None
     reference_reason: str | None = None  # the reason for the reference, as a clause
 
@@ -330,19 +330,19 @@ class BaseExplanation(RowAccess, ArrowTable):
         )
 
     def rules(self, *_: Any, **__: Any) -> Any:
-        """Refuse: only the columns of a table have conditions; see `whycluster.Explanation.rules`."""
+        """Raise an error, since only columns have conditions; see `whycluster.Explanation.rules`."""
         self._refuse("rules")
 
     def pair(self, *_: Any, **__: Any) -> Any:
-        """Refuse: two rows are compared by columns or words; see `whycluster.Explanation.pair`."""
+        """Raise an error, since rows are compared by columns or words; see `whycluster.Explanation.pair`."""
         self._refuse("pair")
 
     def strategies(self, *_: Any, **__: Any) -> Any:
-        """Refuse: only the relevance of columns is grouped; see `whycluster.Explanation.strategies`."""
+        """Raise an error, since only columns are grouped; see `whycluster.Explanation.strategies`."""
         self._refuse("strategies")
 
     def counterfactual(self, *_: Any, **__: Any) -> Any:
-        """Refuse: only the columns of a table are changed; see `whycluster.Explanation.counterfactual`."""
+        """Raise an error, since only columns can change; see `whycluster.Explanation.counterfactual`."""
         self._refuse("counterfactual")
 
     def _refuse(self, where: str) -> NoReturn:

@@ -84,8 +84,8 @@ class Explanation(BaseExplanation):
     threshold : the probability that the cluster is compared with, or None if it is compared with other
         clusters
     fidelity : how well the explained surrogate matches the clustering, or None for exact networks
-    agreement : for models that give only labels and follow a known rule, such as DBSCAN, how far the rule
-        gives the rows the labels that they have; otherwise None
+    agreement : for models that give only labels and follow a known rule, such as DBSCAN, how well the rule
+        reproduces the labels of the rows; otherwise None
     labels : (K,) the labels of all clusters, in the order of the columns of `competition`
     reference, reference_reason : for the features of a deep clustering, where they are measured from, as in
         `whycluster.deep.DeepClustering`; None for tables
@@ -289,7 +289,8 @@ class Explanation(BaseExplanation):
         """Return the few conjunctions of conditions that describe each cluster, such as "age is at least 30".
 
         The conditions are in the units of the data, and hold exactly as printed. Each rule comes with its
-        coverage and precision on all rows. Given labels are described themselves, not their surrogate.
+        coverage and precision on all rows. If labels were explained, the rules describe the labels, not their
+        surrogate.
 
         Parameters
         ----------
@@ -304,8 +305,9 @@ class Explanation(BaseExplanation):
         """Return why two rows are in the same cluster, or what separates them, feature by feature.
 
         In different clusters, the evidence of each row is that for its own cluster against the cluster of the
-        other one. In the same cluster, it is that against the competitor that comes nearest to taking both.
-        What the features bring adds up to the evidence of both rows, except for the residual.
+        other one. In the same cluster, it is that against their strongest common competitor, the one with
+        the least total evidence. The contributions of the features add up to the evidence of both rows,
+        except for the residual.
 
         Parameters
         ----------
@@ -317,8 +319,9 @@ class Explanation(BaseExplanation):
         """Return the groups of reasons in each cluster: members that are there because of different features.
 
         The explanations of a cluster's members are clustered themselves. Groups are reported only if they
-        also show in members that were not used to find them, so most clusters have a single group. Groups
-        that may rest on an artifact (missing values, an identifier, one constant value) come with a caution.
+        also appear among members that were not used to find them, so most clusters have a single group.
+        Groups that may rest on an artifact (missing values, an identifier, one constant value) come with a
+        caution.
         """
         return find_strategies(self, self.relevance)
 

@@ -19,7 +19,7 @@ def warn_of_few_rows(exp: BaseExplanation, query: CodedQuery) -> None:
         return  # beta and the sizes make no difference if there is only one competitor
     known = exp.agreement if exp.fidelity is None else exp.fidelity
     if known is not None and len(exp) == known.size.sum():
-        return  # these are all rows that there are
+        return  # these are all the rows
     warnings.warn(
         f"explain: {' and '.join(measured)} {'was' if measured == [BETA] else 'were'} measured on only "
         f"{len(exp)} row{'s' * (len(exp) != 1)}, fewer than {ENOUGH} per cluster. As part of a larger table, "

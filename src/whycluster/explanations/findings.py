@@ -201,7 +201,7 @@ def statements(exp: Explanation, n_features: int = 5, summary: Summary | None = 
 
     Each feature is compared with the clusters that most of its relevance comes from, at most three.
 
-    Everything that this package says about a cluster in words is one of these statements.
+    All descriptions of clusters in this package consist of these statements.
 
     Parameters
     ----------
@@ -224,8 +224,8 @@ def sentences(exp: BaseExplanation, summary: ClusterSummary | None = None) -> li
 
     For a table, the sentence compares the strongest features that together carry 60% of the cluster's
     positive relevance (two to four features) with the clusters that this relevance comes from. If all other
-    features add little or nothing, it names one feature and says that. For documents, it names up to three
-    words.
+    features add little or nothing, it names only one feature and mentions this. For documents, it names up to
+    three words.
 
     Parameters
     ----------

@@ -14,7 +14,7 @@ from whycluster.core.rows import Rows
 
 
 def is_unchanged(energy: Energy, rows: Rows, query: CodedQuery, evidence: NDArray[Any]) -> bool:
-    """Return whether the rows still give the same evidence as when they were explained, up to rounding.
+    """Return whether the rows still have the evidence that they had when explained, up to rounding.
 
     Equality is approximate, because the terms of a row may be summed in a different order than before, and
     because evidence is rounded to its dtype.

@@ -3,13 +3,13 @@
 Modules, in reading order:
 
 - `network`: `Query`, the options of `explain`; `Network`, and `TableNetwork` for models of plain tables
-- `energies`: the energies of models that are not in the paper, such as a search for neighbors
+- `energies`: the energies of models that are not in the paper, such as votes of neighbors
 - `sequential`: the sequential rule, which adds the features one by one; `gains`: its compiled loops
-- `tiles`: explanations and assignments that are the same whichever rows are beside a row, for segmentations
+- `tiles`: explanations and assignments of a row that do not depend on the other rows, for segmentations
 - `nearest_centroid`: networks of centroids, for several metrics
 - `usual_rows`: rows that are far from everything that a network knows
 - `verification`: the check that a model and its network predict the same clusters
-- `agreement`: how far a network gives the rows of a clustering the labels that they have
+- `agreement`: how well a network reproduces the labels of a clustering
 - `adapters`: from fitted models to networks, one or more modules per library
 - `series_network`: `SeriesNetwork`, for models of time series
 - `torch_network`: a network as a torch module

@@ -1,4 +1,4 @@
-"""Measure how far a network assigns its rows the labels that the clustering gave them."""
+"""Measure how well a network reproduces the labels of a clustering."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from whycluster.data.arrays import evenly_spaced
 from whycluster.explanations.agreement import Agreement
 from whycluster.models.network import Network
 
-_ROUNDING = 1e-9  # relative to the largest evidence of a row
-_PRECISION = 1e-12  # relative to the largest evidence of some rows
+_ROUNDING = 1e-9  # tolerance of ties, relative to the largest evidence of a row
+_PRECISION = 1e-12  # tolerance of ties, relative to the largest evidence of some rows
 _SAMPLE = 1000
 
 
@@ -28,7 +28,7 @@ def with_agreement(network: Network, X: Any, labels: Any, where: str) -> Network
         chosen = table.take(np.concatenate([differ, some]))
         evidence = outputs.evidence_of_every_cluster(network.energy, chosen).astype(np.float64)
         gap = -evidence[np.arange(len(differ)), given[differ]]
-        # If a row ties with all clusters, its own evidence is nothing but rounding.
+        # If a row ties with all clusters, its own evidence is only rounding error.
         rounding = (
             _ROUNDING * np.abs(evidence[: len(differ)]).max(axis=1) + _PRECISION * np.abs(evidence).max()
         )

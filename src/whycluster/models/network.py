@@ -181,7 +181,7 @@ class Network(ABC):
     labels : (K,) the model's names for its clusters; by default 0..K-1
     feature_names : (d,) the names of the columns that the model was fitted on, or None
     fidelity : for a surrogate, how well it matches the clustering that it approximates
-    agreement : for a model that gives only labels, how far the network assigns its rows the same labels
+    agreement : for a model that gives only labels, how well the network reproduces them
     """
 
     def __init__(
@@ -482,8 +482,8 @@ class Network(ABC):
         Parameters
         ----------
         background : (m, d) the rows on which beta and the sizes of the clusters are measured, usually those
-            that the model was fitted on. The model stores the result, so a row has the same relevance
-            whichever rows it comes with. Contrasts need no background.
+            that the model was fitted on. The model stores the result, so the relevance of a row does not
+            depend on the other rows. Contrasts need no background.
         rule, beta : as for `whycluster.Query`, except for the rule "sequential"
         dtype : that of the rows, the evidence and the relevance, "float64" or "float32". The arithmetic is in
             float64 in both cases.

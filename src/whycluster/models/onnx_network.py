@@ -38,7 +38,7 @@ Tensor: TypeAlias = "str | NDArray[Any] | float"
 
 
 class Facts(NamedTuple):
-    """What the metadata of the model says; all values are written as JSON."""
+    """The metadata of the model, with all values written as JSON."""
 
     labels: Iterable[Any]
     feature_names: Iterable[Hashable]
@@ -71,7 +71,7 @@ class _Graph:
         return self("ReduceSum", x, np.array([1]), keepdims=1)
 
     def power(self, x: str, exponent: int) -> str:
-        """Return x to a positive whole power, by multiplication, as the core computes it."""
+        """Return x raised to a positive integer power, by multiplication, as the core computes it."""
         if exponent == 1:
             return x
         half = self.power(x, exponent // 2)

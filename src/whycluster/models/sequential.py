@@ -33,7 +33,7 @@ _BLEND = 2.0 / 3.0  # eta; tuned on half of the data sets of ``benchmarks.rules`
 _MOST_TIMES = 10.0
 _TERMS_BYTES = 1 << 20  # memory for the terms of a few rows, with all parts and features
 _SINGLE = 3  # number of features that are taken one by one before several are taken at once
-_MOST = 300.0  # nats; up to here, a product of two exponentials neither overflows nor vanishes
+_MOST = 300.0  # nats; below this, a product of two exponentials neither overflows nor vanishes
 _HARD = 1e6  # nats; larger values make no difference
 
 
@@ -90,7 +90,7 @@ def blend(gain: Floats, evidence: Floats, relevance: Floats) -> None:
     """Blend the gains, (b, d), into the relevance of the path rule, (b, d), in place; overwrite the gains.
 
     Gains count less, and finally not at all, if they are too small in total, so that individual features
-    would get disproportionately large shares, or if the features bear less than half of the evidence, (b,).
+    would get disproportionately large shares, or if the features carry less than half of the evidence, (b,).
     In such rows, constants, not features, decide the assignment.
     """
     whole, total = gain.sum(axis=1), relevance.sum(axis=1)

@@ -1,7 +1,7 @@
 """Rows in tiles of a fixed size, so that the results of a row do not depend on the rows around it.
 
 BLAS sums in an order that depends on the shape of a matrix, so a row that is read alone and the same row in a
-table can differ in the last bit. Here, all computations are made on tiles of the same number of rows; the
+table can differ in the last bit. Here, all computations use tiles of the same number of rows; the
 last tile is filled up with copies of the last row. The compiled loops treat each row alike and need no tiles.
 """
 
@@ -23,7 +23,7 @@ from whycluster.core.rules import SEQUENTIAL, SOFT
 from whycluster.data.table import Table
 
 TILE = 64
-"""The number of rows in a tile: more rows cost more time for a single row, and fewer for a table."""
+"""The number of rows in a tile: larger tiles slow down single rows, and smaller ones slow down tables."""
 
 
 class Tiles(Rows):
@@ -91,7 +91,7 @@ def assign_each(energy: Energy, rows: Table) -> Codes:
 
 
 def _one_thread(tiles: Tiles) -> AbstractContextManager[None]:
-    """Limit BLAS to one thread for a single tile, as it is for several tiles."""
+    """Limit BLAS to one thread for a single tile, as for several tiles."""
     return blocks.single_threaded() if tiles.n_rows <= TILE else nullcontext()
 
 

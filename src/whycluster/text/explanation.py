@@ -292,9 +292,9 @@ class TextExplanation(BaseExplanation):
         """Return why two documents are in the same cluster, or what separates them, word by word.
 
         In different clusters, the evidence of each document is that for its own cluster against the cluster
-        of the other one. In the same cluster, it is the evidence against the competitor that both together
-        are closest to. The contributions of the words add up to the evidence of both, except for the
-        residual.
+        of the other one. In the same cluster, it is that against their strongest common competitor, the one
+        with the least total evidence. The contributions of the words add up to the evidence of both, except
+        for the residual.
 
         Parameters
         ----------

@@ -175,13 +175,13 @@ class TestText:
                     f"Row {a} is in cluster {c}, and row {b} is in cluster {d}. The evidence that separates "
                     f"them is {total}: {one} for cluster {c} against cluster {d} in row {a}, and {other} for "
                     f"cluster {d} against cluster {c} in row {b}. x{first} ({X[a, first]:.3g} and "
-                    f"{X[b, first]:.3g}) separates them most: it brings {relevance[first]:.3g} of this "
+                    f"{X[b, first]:.3g}) separates them most: it contributes {relevance[first]:.3g} of this "
                     "evidence."
                 )
                 continue
             claim = (
-                f"Rows {a} and {b} are both in cluster {c}. Of all other clusters, cluster {k} comes nearest "
-                f"to taking both: the evidence against it is {one} for row {a} and {other} for row {b}, "
+                f"Rows {a} and {b} are both in cluster {c}. Their strongest common competitor is "
+                f"cluster {k}: the evidence against it is {one} for row {a} and {other} for row {b}, "
                 f"{total} in total."
             )
             least = expected.parts.min(axis=0)
@@ -189,8 +189,8 @@ class TestText:
             if least[first] > 0:
                 p, q = expected.parts[:, first]
                 claim += (
-                    f" x{first} ({X[a, first]:.3g} and {X[b, first]:.3g}) speaks most for both: it brings "
-                    f"{p:.3g} for row {a} and {q:.3g} for row {b}."
+                    f" x{first} ({X[a, first]:.3g} and {X[b, first]:.3g}) is the strongest evidence for "
+                    f"both: it contributes {p:.3g} for row {a} and {q:.3g} for row {b}."
                 )
             assert text == claim
 

@@ -1,4 +1,4 @@
-"""Energies: one file per family of models in the paper; `whycluster.models.energies` has the others.
+"""Energies: one file per family of models in the paper; `whycluster.models.energies` contains the others.
 
 A model gives each point x one energy s_k(x) per cluster and assigns x to the cluster with the lowest energy.
 Each energy has a split over the features, e_k(x), that adds up to s_k(x), except for a part that belongs to

@@ -20,7 +20,7 @@ from whycluster.explanations.summaries.summary import Summary
 
 MOST_ROWS = 20_000  # rows that are read to check values
 _MOST_INPUTS = 1 << 22  # values that are read to check the inputs of the model
-_MOST_COLUMNS = 200  # columns whose values are checked: those that carry most
+_MOST_COLUMNS = 200  # columns whose values are checked: those with the most relevance
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,10 +14,10 @@ from whycluster.data.missing import is_missing
 
 
 def to_plain(value: Any) -> Any:
-    """Return a value as JSON holds it.
+    """Return a value in a form that JSON can represent.
 
     Missing values are None. Dates and times are ISO text, durations are seconds, and infinite numbers are the
-    words "Infinity" and "-Infinity". Anything else that JSON does not have is text.
+    strings "Infinity" and "-Infinity". Anything else that JSON cannot represent is text.
     """
     if isinstance(value, np.generic):
         value = (
@@ -43,5 +43,5 @@ def _number(value: float) -> float | str:
 
 
 def to_text(document: dict[str, Any]) -> str:
-    """Return plain data as JSON in ASCII, which any program reads, even text that is not valid Unicode."""
+    """Return plain data as JSON in ASCII, which can represent even text that is not valid Unicode."""
     return json.dumps(document, allow_nan=False)

@@ -1,4 +1,4 @@
-"""Maps: what plots and reports of the rows have in common.
+"""Maps of the rows, and the styles of clusters, which plots and reports share.
 
 Modules, in reading order:
 

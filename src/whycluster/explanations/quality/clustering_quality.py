@@ -1,4 +1,4 @@
-"""The quality of a clustering: how distinct and stable the clusters are, and what chance would give.
+"""The quality of a clustering: how distinct and stable the clusters are, compared with chance.
 
 All figures refer to the space in which the model compares rows, on a random sample of at most 1,000 rows.
 """

@@ -68,6 +68,6 @@ class Refitting:
         copy = clone(self._model)
         seeds = [name for name in copy.get_params() if name.split("__")[-1] == "random_state"]
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the user has seen the warnings of the model itself
+            warnings.simplefilter("ignore")  # the user has already seen the model's own warnings
             copy.set_params(**dict.fromkeys(seeds, seed)).fit(fitted)
             return np.asarray(copy.predict(predicted)).reshape(len(predicted))

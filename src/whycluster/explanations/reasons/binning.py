@@ -16,7 +16,7 @@ from whycluster.explanations.reasons.rule_search import Binned, Range
 
 _N_CUTS = 32  # cuts at quantiles of all rows, and as many at quantiles of the members
 _MOST_LISTED = 5  # categories in a condition
-_MOST_RANKED = 20  # categories that get a bin of their own
+_MOST_RANKED = 20  # categories that get a separate bin
 
 
 @dataclass(frozen=True, eq=False)

@@ -43,7 +43,7 @@ class Condition:
     high : the upper bound, which is included, or None
     low_included : whether ``low`` itself satisfies the condition
     values : the categories or the boolean that the condition names; () for other kinds
-    missing : True if the value must be missing, False if it must only be known, None otherwise
+    missing : True if the value must be missing, False if any known value will do, None otherwise
     may_be_nan : whether the column holds floats, which databases may store as NaN
     """
 
@@ -111,7 +111,7 @@ class Condition:
             )
 
     def to_sql(self, dialect: str, where: str) -> str:
-        """Return the condition in SQL; it holds for no missing value unless it asks for one."""
+        """Return the condition in SQL; missing values satisfy it only if it tests for them."""
         name = quote_name(self.feature, dialect, where)
         if self.missing is not None:
             return self._missing_in_sql(name, dialect, where)
@@ -145,7 +145,7 @@ _WORDS = {DAY: ("on or after", "on or before"), TIMESTAMP: ("after", "not after"
 
 
 def _quoted(category: str) -> str:
-    """Return a category, in quotes if it could be read as several, or as a word of the sentence."""
+    """Return a category, in quotes if it could be taken for several or for a part of the sentence."""
     unclear = category != category.strip() or category in ("missing", "not missing")
     unclear = unclear or category.startswith("one of ")
     return f'"{category}"' if unclear or any(word in category for word in _JOINING) else category

@@ -32,9 +32,9 @@ class Pair:
     """Why two rows are together, or what separates them. `print` it, or convert it with `to_frame`.
 
     If the rows are in different clusters, the evidence of each is that for its own cluster against the
-    cluster of the other row. If they are in the same cluster, it is that for this cluster against the
-    competitor that comes nearest to taking both. The relevance of a feature is what it brings to the evidence
-    of both rows together.
+    cluster of the other row. If they are in the same cluster, it is that for this cluster against their
+    strongest common competitor, the one with the least total evidence. The relevance of a feature is its
+    contribution to the evidence of both rows together.
 
     Attributes
     ----------
@@ -44,7 +44,7 @@ class Pair:
     competitors : the labels of the clusters that they are compared with
     is_together : whether both are in the same cluster
     evidence : (2,) the evidence of each row
-    parts : (2, d) what each feature brings to the evidence of each row
+    parts : (2, d) the contribution of each feature to the evidence of each row
     relevance : (d,) the sum of both parts
     residual : the part of the evidence of both rows that belongs to no single feature. It is only rounding
         error for energies that are sums over the features, as in k-means.
@@ -73,7 +73,7 @@ class Pair:
 
     @property
     def relevance(self) -> Floats:
-        """(d,) what each feature brings to the evidence of both rows."""
+        """(d,) the contribution of each feature to the evidence of both rows."""
         return np.asarray(self.parts.sum(axis=0))
 
     @property
@@ -106,7 +106,7 @@ class Pair:
         if self.is_together:
             place = cluster_name(self.clusters[0])
             other = cluster_name(self.competitors[0])
-            nearest = f"Of all other clusters, {other} comes nearest to taking both: the evidence against it"
+            nearest = f"Their strongest common competitor is {other}: the evidence against it"
             against = nearest if self.n_clusters > 2 else f"The evidence against {other}"
             return (
                 f"{self.noun}s {first} and {second} are both in {place}{self._according}. {against} is "
@@ -131,7 +131,7 @@ class Pair:
         return [f"{name} (position {at})" for name, at in zip(names, self.positions.tolist(), strict=True)]
 
     def strongest(self) -> str:
-        """Return the feature that separates the rows most, or that speaks most for both, as a sentence."""
+        """Return a sentence on the feature that separates the rows most, or is most evidence for both."""
         size = self.parts.min(axis=0) if self.is_together else self.relevance
         if not size.size or not size.max() > 0:
             return ""
@@ -142,14 +142,14 @@ class Pair:
         first, second = self._titles
         if not self.is_together:
             return (
-                f"{name} ({values}{times}) separates them most: it brings {size[column]:.3g} of this "
+                f"{name} ({values}{times}) separates them most: it contributes {size[column]:.3g} of this "
                 "evidence."
             )
         ones = [f"{each:.3g}" for each in self.parts[:, column]]
         noun = self.noun.lower()
         return (
-            f"{name} ({values}{times}) speaks most for both: it brings {ones[0]} for {noun} {first} and "
-            f"{ones[1]} for {noun} {second}."
+            f"{name} ({values}{times}) is the strongest evidence for both: it contributes {ones[0]} for "
+            f"{noun} {first} and {ones[1]} for {noun} {second}."
         )
 
     def _table(self, n_features: int) -> str:
@@ -168,7 +168,7 @@ class Pair:
             figures = [self._figure(each) for each in sums]
             lines.append([f"{display.count(left.size, f'more {self.unit}')}", "", "", *figures, ""])
         rest = self.evidence - self.parts.sum(axis=1)
-        if np.abs(rest).max() > self._least:  # the parts of both rows may add up where those of each do not
+        if np.abs(rest).max() > self._least:  # the residuals of the two rows may cancel out
             figures = [self._figure(each) for each in (*rest, self.residual)]
             lines.append([f"no single {self.unit}", "", "", *figures, ""])
         heads = [self.unit, f"in {first}", f"in {second}", f"for {first}", f"for {second}", "both", ""]

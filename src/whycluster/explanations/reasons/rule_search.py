@@ -2,7 +2,7 @@
 
 Columns are cut into bins first, so a condition is a range of bins, and the counts of all ranges of all
 columns come from a single histogram. Conjunctions are found by beam search, one after another, each for the
-rows that those before it leave over. Then each is adjusted again, given the others.
+rows that earlier ones do not cover. Then each is adjusted, given the others.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ WIDTH = 12  # conjunctions that the beam search keeps
 LEAST_GAIN = 0.01  # F1 that a further condition must add
 LEAST_RULE_GAIN = 0.03  # F1 that a further conjunction must add
 LEAST_COVERAGE = 0.1  # share of the members that a further conjunction must cover
-_GOOD = 0.9  # F1 below which a first conjunction of higher precision is tried, too
+_GOOD = 0.9  # below this F1, a first conjunction with higher precision is also tried
 _PRECISE = 0.25  # weight of coverage in that conjunction
 _ROUNDS = 3  # rounds in which the conjunctions are adjusted, given the others
 _TRIED = 3  # ranges of a column that an extension tries
 _ROUNDING = 1e-12
 
-_OPEN = -1  # the lower bound of a range that has none
+_OPEN = -1  # the lower bound of a range without one
 
 
 class Range(NamedTuple):
@@ -177,7 +177,7 @@ class RuleSearch:
         return (1.0 + self.recall_weight) * n_hits / (n_covered + self.recall_weight * self._size)
 
     def _adjusted(self, found: list[Ranges]) -> list[Ranges]:
-        """Return the conjunctions, each adjusted given the others, until none gets better."""
+        """Return the conjunctions after adjusting each, given the others, until none improves."""
         for _ in range(_ROUNDS if len(found) > 1 else 0):
             before = list(found)
             for place in range(len(found)):

@@ -42,8 +42,8 @@ from whycluster.explanations.wording.formatting import WIDTH, capitalize, join_w
 # Chosen on the seeds from 1,000 on; benchmarks/results/strategies.md reports other seeds.
 _SIGNIFICANT = 0.65  # the dip that a split must have in rows that it was not found on
 _LEAST_ROWS = 40  # members that are needed to look for groups
-_LEAST_SHARE = 0.05  # of the members of a cluster, in a group
-_LEAST_DIFFERENCE = 0.25  # of the relevance, between two groups
+_LEAST_SHARE = 0.05  # the least share of a cluster's members in a group
+_LEAST_DIFFERENCE = 0.25  # the least difference between two groups, as a share of the relevance
 _MOST_ROWS = 2000  # members that are tested
 _MOST_COLUMNS = 100  # columns that are tested
 _MOST_GROUPS = 6

@@ -1,4 +1,4 @@
-"""The competitors that the relevance of each feature comes from, which statements compare a cluster with."""
+"""The competitors that the relevance of each feature comes from; statements compare clusters with them."""
 
 from __future__ import annotations
 

@@ -151,7 +151,7 @@ class Typical(NamedTuple):
     Attributes
     ----------
     own, other : the mean or frequency in the two clusters, as text
-    value : the number, with so many digits that the comparisons hold as printed; "" if it is not a number
+    value : the number, with enough digits for the comparisons to hold as printed; "" if it is not a number
     is_above : whether the value is above the mean of the competitor; None if frequencies are given
     is_nearer : whether the value is nearer to the mean of its own cluster
     """
@@ -195,7 +195,7 @@ def _frequencies(known: Floats | None, own: int, other: int) -> Typical | None:
 
 
 def _true_as_printed(number: float, mine: float, theirs: float) -> tuple[str, list[str]]:
-    """Format a number and two means with so many digits that the comparisons hold as printed."""
+    """Format a number and two means with enough digits for the comparisons to hold as printed."""
     shown, means, digits = display.number(number), display.format_apart([mine, theirs]), 4
     while not all(_holds(x, number, (mine, theirs), means) for x in (number, float(shown))):
         shown, *means = (f"{value + 0.0:.{digits}g}" for value in (number, mine, theirs))
@@ -206,7 +206,7 @@ def _true_as_printed(number: float, mine: float, theirs: float) -> tuple[str, li
 
 
 def _holds(shown: float, number: float, means: tuple[float, float], texts: list[str]) -> bool:
-    """Return whether a number, as shown, compares with the printed means as it does with the means."""
+    """Return whether the printed number compares with the printed means as the number does with the means."""
     near, far = (abs(number - mean) for mean in means)
     printed = [float(text) for text in texts]
     same_side = np.sign(shown - printed[1]) == np.sign(number - means[1])

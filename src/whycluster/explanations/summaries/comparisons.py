@@ -186,7 +186,7 @@ class Comparisons:
         )
 
     def _column(self, column: int, code: int, is_missing: bool) -> tuple[Floats, float]:
-        """Return the values of one column to compare: those in all clusters, (P,), and that in all rows."""
+        """Return the values of one column to compare: one per cluster, (P,), and that of all rows."""
         key = column, code, is_missing
         if key not in self._columns:
             values, count = self._values(column, code, is_missing), self.size.astype(np.float64)
@@ -256,7 +256,7 @@ class Comparisons:
 
 
 def rivals_by_means(members: MemberClusters, place: Codes, mean: Floats) -> Clusters:
-    """Find the rivals from which a feature separates each cluster most, if only the means are known.
+    """Find the rivals that each feature separates each cluster from most, if only the means are known.
 
     They are the fewest that make up two thirds of the squared differences between the means, weighted by
     how many members have them as strongest competitor, but at most three.

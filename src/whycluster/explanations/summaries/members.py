@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from whycluster.core.arrays import Codes, Floats
 
 _MOST_RIVALS = 8
-_LEAST_SHARE = 0.05  # of the members
+_LEAST_SHARE = 0.05  # share of the members
 
 
 @dataclass(frozen=True, eq=False)

@@ -35,9 +35,9 @@ class Statement(NamedTuple):
     feature : the name of the feature
     direction : "higher" or "lower" if the mean of the cluster is above or below the means of all clusters in
         ``against``; "between" if it is above some and below others; "same" if the means are equal; "missing"
-        if most values are missing, and more of them than in all other rows; "far" for noise; "" if there is
-        nothing to compare. For a categorical feature, the category that adds most to the cluster's relevance,
-        of those that at least a tenth of its rows have.
+        if over half of the values are missing, a larger share than in the other rows; "far" for noise; "" if
+        there is nothing to compare. For a categorical feature, the category that adds most to the cluster's
+        relevance, of those that at least a tenth of its rows have.
     against : the labels of the clusters that the statement compares with
     value : the mean in the cluster, or the frequency of the category or of missing values. A mean date is in
         days since 1970, and a mean of booleans is the share of the values that are true.
@@ -178,7 +178,7 @@ class Statement(NamedTuple):
         return self.format([self.value, *self.values, *[self.overall] * self.is_unlike_overall])
 
     def format(self, values: Sequence[float]) -> list[str]:
-        """Format values of the feature, so that the first one looks different from others that differ."""
+        """Format values of the feature, with enough digits to tell the first one apart from others."""
         if self.is_frequency or self.is_boolean:
             return display.format_frequencies(values)
         return display.format_dates(values) if self.is_date else display.format_apart(values)

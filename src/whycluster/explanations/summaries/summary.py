@@ -32,7 +32,7 @@ _LEAST_NAMED = 2  # the number of features in a headline, unless all others are 
 _MOST_NAMED = 4  # the maximum number of features in a headline
 _LONGEST_CELL = 120
 _WIDTH = 99  # characters per line of text
-_LONGEST_PHRASE = 20  # beside a bar
+_LONGEST_PHRASE = 20  # characters of a phrase next to a bar
 
 
 class ClusterSummary(Protocol):

@@ -16,7 +16,7 @@ from whycluster.models.energies.search import METRICS, Points
 from whycluster.models.network import Network, TableNetwork
 
 _NAMES = {"cityblock": "manhattan", "l1": "manhattan", "l2": "euclidean"}
-_ROUNDING = 1e-12  # of distances that equal eps
+_ROUNDING = 1e-12  # relative tolerance of distances that equal eps
 _MIXED = -9  # a node of the tree whose rows have several labels
 
 

@@ -33,8 +33,8 @@ def without_rule(model: Any, obstacle: str) -> OnlyLabels:
 def other_metric(model: Any) -> str:
     """Return the sentence that there is no rule for the metric of a model."""
     return (
-        f"{type(model).__name__} has a rule for the metrics euclidean, manhattan and haversine; this one has "
-        f"metric={model.metric!r}."
+        "A rule is known only for the metrics euclidean, manhattan and haversine; this "
+        f"{type(model).__name__} has metric={model.metric!r}."
     )
 
 
@@ -47,7 +47,7 @@ def _dbscan(model: Any) -> OnlyLabels:
     cores, labels = model.components_, model.labels_
     if issparse(cores):
         return without_rule(
-            model, "DBSCAN has a rule for dense rows; this one was fitted on a sparse matrix."
+            model, "A rule is known only for dense rows; this DBSCAN was fitted on a sparse matrix."
         )
     if labels.max(initial=-1) < 0:
         return without_rule(model, "This DBSCAN found no clusters: all rows are noise.")
@@ -68,9 +68,11 @@ def _hdbscan(model: Any) -> OnlyLabels:
     if metric is None or model.metric_params:
         return without_rule(model, other_metric(model))
     if model.alpha != 1.0:
-        return without_rule(model, f"HDBSCAN has a rule for alpha=1; this one has alpha={model.alpha!r}.")
+        return without_rule(model, f"A rule is known only for alpha=1; this HDBSCAN has
+        alpha={model.alpha!r}.")
     if labels.max(initial=-1) < 0 or labels.min() < -1:
-        return without_rule(model, "HDBSCAN has a rule for finite rows and at least one cluster.")
+        return without_rule(model, "A rule of HDBSCAN is known only for finite rows and at least one
+        cluster.")
     births = LinkageTree(tree["left_node"], tree["right_node"], tree["value"]).births(labels)
     if births is None:
         return without_rule(model, "The clusters of this HDBSCAN are not branches of its tree.")

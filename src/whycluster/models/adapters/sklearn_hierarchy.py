@@ -19,7 +19,7 @@ from whycluster.models.adapters.sklearn_density import other_metric, without_rul
 from whycluster.models.energies.neighbors import NeighborEnergy
 from whycluster.models.network import Network, TableNetwork
 
-_MOST_BRANCHES = 2  # at most one branch per so many rows
+_MOST_BRANCHES = 2  # at most one branch per this many rows
 
 
 @adapt.register(AgglomerativeClustering)
@@ -46,7 +46,7 @@ def _nearest_row(labels: Codes, metric: str, names: Any, rows: Floats | None) ->
 def _nearest_branch(labels: Codes, children: Codes, metric: str, names: Any, rows: Floats | None) -> Network:
     """Return the network of the other linkages: the nearest of the means of the branches of the tree.
 
-    The tree is cut lower and lower until the branches give almost all rows their label.
+    The tree is cut lower and lower until the branches reproduce almost all labels.
     """
     assert rows is not None
     n, n_branches = len(labels), int(labels.max()) + 1

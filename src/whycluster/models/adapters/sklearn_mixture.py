@@ -35,8 +35,8 @@ def _gaussian(model: Any, used: Codes, log_weights: Floats) -> Energy:
     means, roots = model.means_[used], model.precisions_cholesky_
     if not all(np.isfinite(values).all() for values in (means, roots, log_weights)):
         raise InvalidInputError(
-            f"neuralize: the {type(model).__name__} has components with infinite or missing parameters, "
-            "because they have collapsed. Fit it again with a larger reg_covar or fewer components."
+            f"neuralize: every component of the {type(model).__name__} must have finite parameters; some "
+            "components have collapsed. Fit it again with a larger reg_covar or fewer components."
         )
     n_features = means.shape[1]
     if model.covariance_type == "full":

@@ -33,7 +33,7 @@ def _spectral(model: Any) -> OnlyLabels:
     if model.affinity not in (_RBF, _NEIGHBORS):
         return without_rule(
             model,
-            f"SpectralClustering has a rule for the affinities rbf and nearest_neighbors; this one has "
+            "A rule is known only for the affinities rbf and nearest_neighbors; this SpectralClustering has "
             f"affinity={model.affinity!r}.",
         )
     rule = partial(_network, model)
