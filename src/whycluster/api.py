@@ -65,9 +65,9 @@ def explain(
     graph : for labels that are communities of a graph of the rows, such as those of Leiden and Louvain, the
         weights of this graph, (n, n), or a `whycluster.Graph`, which also holds the resolution. Rows are then
         explained by the votes of their neighbors in the graph.
-    method : for labels, and for models that give nothing but labels: "surrogate" fits a `Surrogate` even if
+    method : for labels, and for models that provide only labels: "surrogate" fits a `Surrogate` even if
         the labels follow a known rule, and "neighbors" lets the five nearest other rows vote. By default, the
-        rule if there is one, otherwise a surrogate.
+        rule is used if one is known, otherwise a surrogate.
     query : the options of `whycluster.Query`, which describes them in full: ``target``, the cluster to
         explain (by default the row's own); ``against``, a single competitor (by default all); ``rule`` and
         ``beta``, how the evidence is shared among the competitors; ``threshold``, to explain a probability;

@@ -93,7 +93,7 @@ def test_a_dot_separates_schema_and_table() -> None:
         ),
         (
             lambda: quote_name("", "duckdb", "to_sql"),
-            "to_sql: a name in SQL must have at least one character, and none of them 0; got ''. Rename it.",
+            "to_sql: a name in SQL must not be empty or contain the character NUL; got ''. Rename it.",
         ),
         (
             lambda: quote_name("a" * 64, "postgres", "to_sql"),
@@ -101,7 +101,7 @@ def test_a_dot_separates_schema_and_table() -> None:
         ),
         (
             lambda: quote_value("a\0b", "duckdb", "to_sql"),
-            "to_sql: text in SQL must not contain the character 0; got 'a\\x00b'.",
+            "to_sql: text in SQL must not contain the character NUL; got 'a\\x00b'.",
         ),
         (
             lambda: quote_value("\ud800", "duckdb", "to_sql"),

@@ -261,7 +261,7 @@ def test_what_has_no_rule_is_refused_by_name() -> None:
             DBSCAN(eps=0.5).fit(sparse.csr_matrix(IRIS))
         ),
         "This DBSCAN found no clusters: all rows are noise.": DBSCAN(eps=1e-9).fit(IRIS),
-        "A rule is known only for alpha=1; this HDBSCAN has alpha=0.5.": (
+        "A rule is known only for alpha=1; this one has alpha=0.5.": (
             HDBSCAN(min_cluster_size=8, alpha=0.5, copy=True).fit(IRIS)
         ),
     }

@@ -147,7 +147,7 @@ class ClusteredTable:
             query["background"] = self.rows
         with Progress("explaining", None), warnings.catch_warnings():
             warnings.simplefilter("ignore", FidelityWarning)  # the findings include this warning
-            warnings.simplefilter("ignore", FewRowsWarning)  # beta is measured on all rows that there are
+            warnings.simplefilter("ignore", FewRowsWarning)  # beta is measured on all the rows
             exp = self.network.explain(rows, **query)
         return replace(exp, owns_data=True, positions=positions, row_names=self.ids)
 

@@ -36,7 +36,7 @@ _CHUNK = 1 << 20  # bytes of expanded text that are read at once
 _MOST_ROWS, _TEXT = 1 << 16, 1 << 26  # rows of a Parquet file, and bytes of their text, read at once
 _TYPE_ROWS = 10_000  # number of rows for inferring column types; all rows if later rows contradict the types
 _MOST_LISTED = 5  # columns that a note lists
-_DIGITS = 18  # of the largest whole numbers that polars always reads as numbers
+_DIGITS = 18  # digits of the largest whole numbers that polars always reads as numbers
 _CHECKED_VALUES = 1000  # number of values checked in a text column
 _DECORATED_NUMBER = re.compile(  # with thousands separators, a currency sign or a percent sign
     r"\W{0,3}\d{1,3}([.,' \u00a0]\d{3})+([.,]\d+)?\W{0,3}"
@@ -499,7 +499,7 @@ def _kinds(frame: pl.DataFrame) -> Iterator[tuple[str, ColumnKind | None]]:
 
 
 def _header_notes(names: list[str]) -> list[str]:
-    """Return a note if the names may be values, but none if they count the columns, or years."""
+    """Return a note if the column names may be values: numbers that are not consecutive whole numbers."""
     if not names or not all(is_convertible(name, float) for name in names):
         return []
     numbers = [float(name) for name in names]
@@ -567,7 +567,7 @@ def _read_arrow(file: TableFile) -> pl.DataFrame:
 def _read_columns(
     file: TableFile, scanned: pl.LazyFrame, advice: str, first_rows: int | None = None
 ) -> pl.DataFrame:
-    """Read a table, except for columns of lists and the like, which are left out anyway and can be huge."""
+    """Read a table without columns of lists or other nested types, which are never used and can be huge."""
     schema = scanned.collect_schema()
     _check_names(file, schema.names())
     most, n_rows = _most_expanded(file), scanned.select(pl.len()).collect().item()

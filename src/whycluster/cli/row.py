@@ -73,7 +73,7 @@ def _pair(exp: Explanation, position: int, other: int) -> Pair:
 
 
 def _pair_facts(pair: Pair, names: tuple[str, str], top: int) -> dict[str, Any]:
-    """Return what separates two rows, or holds them together, for JSON."""
+    """Return what separates two rows, or why they are in the same cluster, for JSON."""
     order = np.argsort(-np.abs(pair.relevance), kind="stable")[:top]
     return {
         "ids": names,

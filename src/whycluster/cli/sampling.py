@@ -150,7 +150,7 @@ def _every_nth(schemas: Mapping[FilePart, pa.Schema], failed: list[str]) -> tupl
 
 
 def _to_frame(rows: pa.Table | pa.RecordBatch) -> pl.DataFrame:
-    """Return a polars frame with the same names; polars would give a column without a name another one."""
+    """Return a polars frame with the same names; polars itself would rename a column without a name."""
     names = rows.schema.names
     frame = pl.DataFrame(rows.rename_columns([str(i) for i in range(len(names))]))
     frame.columns = names

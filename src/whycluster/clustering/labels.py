@@ -86,7 +86,7 @@ def _fit_behind_encoder(labels: Any, table: Table) -> tuple[Network, NDArray[Any
 
 
 def _encode(table: Table) -> tuple[Any, Floats]:
-    """Return the encoder of the columns of a frame, fitted, and the rows as it encodes them."""
+    """Fit an encoder to the columns of a frame, and return it with the encoded rows."""
     classified = classify_columns(table.native, "explain")
     warn_of_columns(classified)
     columns, rows = encode(classified)
@@ -94,6 +94,6 @@ def _encode(table: Table) -> tuple[Any, Floats]:
 
 
 def _behind(columns: Any, network: Network, table: Table) -> Network:
-    """Return the network behind the encoder of the columns."""
+    """Return the network that takes the frame, encodes it and applies the given network."""
     names = table.feature_names if all(isinstance(name, str) for name in table.feature_names) else None
     return network_behind([("columns", columns)], network, table.n_features, names)

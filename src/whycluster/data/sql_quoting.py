@@ -23,7 +23,7 @@ DOUBLE = {DUCKDB: "DOUBLE", POSTGRES: "DOUBLE PRECISION", SPARK: "DOUBLE"}
 """The type of 64-bit floats in each dialect."""
 
 _PLAIN = re.compile(r"[\w .,:;!?()<>=+*/%&@#|~^-]*")
-_LONGEST = 63  # bytes of a name; PostgreSQL cuts longer ones
+_LONGEST = 63  # bytes of a name; PostgreSQL truncates longer names
 
 
 def check_dialect(dialect: Any, where: str) -> None:
@@ -44,8 +44,7 @@ def quote_name(name: Hashable, dialect: str, where: str) -> str:
     text = str(name)
     if not text or "\0" in text:
         raise InvalidInputError(
-            f"{where}: a name in SQL must have at least one character, and none of them 0; got {text!r}. "
-            "Rename it."
+            f"{where}: a name in SQL must not be empty or contain the character NUL; got {text!r}. Rename it."
         )
     _check_utf8(text, where)
     if dialect == POSTGRES and len(text.encode()) > _LONGEST:
@@ -110,7 +109,7 @@ def quote_value(value: Any, dialect: str, where: str) -> str:
 def quote_text(text: str, dialect: str, where: str) -> str:
     """Return text as a literal."""
     if "\0" in text:
-        raise InvalidInputError(f"{where}: text in SQL must not contain the character 0; got {text!r}.")
+        raise InvalidInputError(f"{where}: text in SQL must not contain the character NUL; got {text!r}.")
     _check_utf8(text, where)
     # The settings of a session decide how Spark reads backslashes, quotes and dollar signs, so text that has
     # any of them is written in hexadecimal digits. In E'', PostgreSQL always reads two backslashes as one.

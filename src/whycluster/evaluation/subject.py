@@ -176,7 +176,7 @@ class Subject:
         assert self._function is not None
         labels = self._function(self._as_given(self.transform(rows)))
         plain = isinstance(labels, np.ndarray) and labels.dtype.kind in "iufbU"
-        if not plain:  # keep Python objects, since NumPy would convert numbers beside strings to strings
+        if not plain:  # keep Python objects, since NumPy would convert numbers next to strings to strings
             objects = as_list(labels, self.where)
             labels = np.empty(len(objects), dtype=object)
             labels[:] = objects

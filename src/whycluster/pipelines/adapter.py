@@ -62,14 +62,14 @@ def _predicts_as_pipeline(model: Any) -> bool:
 def _put_behind(
     model: Any, last: Network | OnlyLabels | AwaitingColumns, first: Any, transformers: list[Any]
 ) -> Network | OnlyLabels | AwaitingColumns:
-    """Put the last step, as its adapter returns it, behind the other steps; ``first`` is the first step."""
+    """Apply the result of the last step's adapter after the other steps; ``first`` is the first step."""
     names = names_of(first)
 
     def behind(network: Network) -> Network:
         n_columns = first.n_features_in_ if hasattr(first, "n_features_in_") else network.n_features
         return network_behind(model.steps[:-1], network, n_columns, names)
 
-    if isinstance(last, OnlyLabels):  # labels can be explained whatever the steps are
+    if isinstance(last, OnlyLabels):  # labels can be explained after any steps
 
         def transform(X: Any) -> Any:
             check_fitted(*transformers)

@@ -1,6 +1,6 @@
 """The output of a pipeline's steps as an affine form, through which relevance can be propagated.
 
-Whatever the steps are, their output is z = A (t - c) + o. Each *atom* in t comes from a single column: a
+For all supported steps, the output is z = A (t - c) + o. Each *atom* in t comes from a single column: a
 scaled number, a power of it, or one of the indicators of a category. It does not matter how an atom is
 computed, since its relevance belongs to its column. Only the matrix A, which mixes columns, must be known.
 """

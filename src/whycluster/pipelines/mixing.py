@@ -330,8 +330,8 @@ class MixedGaussianEnergy(MixingEnergy):
     """Gaussian components with covariances.
 
     Since h_k is quadratic, its mean slope along a line equals its slope at the midpoint. The reference m is
-    the point on the line between the two means that is equally far from both in units of
-    their covariances. Determinants and weights belong to no feature.
+    the point on the line between the two means that is equally far from both in units of their covariances.
+    Determinants and weights belong to no feature.
     """
 
     energy: DiagonalGaussianEnergy | GaussianEnergy

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _HEIGHT = 0.74  # relative to the distance between bars
 _SMALL_SHARE = 0.1  # if no share exceeds this limit, shares are shown with one decimal place
-_MARGIN = 0.19  # fraction of the axis reserved for the numbers beside the bars
+_MARGIN = 0.19  # fraction of the axis reserved for the numbers next to the bars
 _MAX_PANELS = 60
 # (maximum number of panels, columns); 5 columns if there are more panels
 _COLUMNS = (

@@ -27,7 +27,8 @@ def series(
 
     Parameters
     ----------
-    exp : explanation of rows that are series: the channels of the first time step, then those of the next one
+    exp : explanation of time series; the features of a row are the channels of the first time step, then
+        those of the second one, and so on
     row : the position of the row
     channel : the channel to draw
     n_channels : the number of channels of each series
@@ -80,7 +81,7 @@ def _draw_bars(ax: Axes, relevance: Any, all_channels: Any) -> None:
 
 
 def _draw_line(ax: Axes, values: Any) -> None:
-    """Draw the series on an axis of its own, on the right."""
+    """Draw the series on a separate axis on the right."""
     other = ax.twinx()
     marker = "o" if len(values) <= 60 else ""
     other.plot(np.arange(len(values)), values, color=style.GRAY, linewidth=1.4, marker=marker, markersize=3)

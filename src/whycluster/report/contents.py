@@ -29,7 +29,7 @@ _LISTED = 5  # number of typical rows and number of borderline rows per cluster
 LEAST_SHARE = 0.005  # smaller shares would be shown as 0%
 N_COMPETITORS = 3  # competitors named for each cluster
 MOST_DESCRIBED = 100  # clusters; each takes several kilobytes of the page
-_MOST_CHOICES = 2000  # clusters to choose among; a longer list would take the room of the rows
+_MOST_CHOICES = 2000  # clusters to choose from; a longer list would leave less room for rows
 FEW_CLUSTERS = 40  # with more clusters, the table of competitors would have too many cells to be readable
 
 
@@ -144,7 +144,7 @@ class Contents(ABC):
 
     @property
     def _choices(self) -> list[int]:
-        """The clusters to choose among: all, or those that are described, if there are very many."""
+        """The clusters to choose from: all, or those that are described, if there are very many."""
         codes = self.groups.codes
         chosen: list[int] = (codes if len(codes) <= _MOST_CHOICES else codes[self.described]).tolist()
         return chosen
@@ -161,7 +161,7 @@ class Contents(ABC):
         return list(zip(clean_names(left_out), reasons, strict=True))
 
     def shared(self) -> dict[str, Any]:
-        """Return the part of the script's data that is the same whichever rows are shown."""
+        """Return the part of the script's data that does not depend on which rows are shown."""
         return {
             "kind": self.kind,
             "noun": self.noun,

@@ -37,7 +37,7 @@ from whycluster.report.values import choose_encoding, encode_values, renumber_fe
 
 _MAX_NAMED = 10  # maximum number of unused columns that are named
 _ENOUGH = 10  # number of rows needed to tell that a column is unused
-_SAMPLED_ROWS, _SAMPLED_COLUMNS = 500, 100  # of which the sizes of values are estimated
+_SAMPLED_ROWS, _SAMPLED_COLUMNS = 500, 100  # rows and columns from which the sizes of values are estimated
 
 
 def _as_lines(found: ClusterRules) -> dict[str, Any]:

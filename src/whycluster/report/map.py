@@ -12,8 +12,8 @@ from whycluster.explanations.maps.projection import Projection
 _SIZE = 65535  # the size of the map, in its own units
 _LEAST_ROWS = 20
 _CUT = 0.005  # the share of rows on each side that may be drawn at the edge
-_FAR = 0.5  # they are, if they would make an axis longer by this part
-_CROWDED = 0.04  # the axes are logarithmic if half of the rows take less than this part of the longer one
+_FAR = 0.5  # they are drawn there if they would make an axis longer by this fraction
+_CROWDED = 0.04  # the axes are logarithmic if half of the rows fill less than this fraction of the longer one
 
 
 def place_on_map(found: Projection) -> dict[str, Any]:

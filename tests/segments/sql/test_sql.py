@@ -517,7 +517,7 @@ def test_codes_of_categories_are_refused() -> None:
         ({"dialect": "oracle"}, "dialect must be one of 'duckdb', 'postgres', 'spark'; got 'oracle'."),
         (
             {"table": ""},
-            "a name in SQL must have at least one character, and none of them 0; got ''. Rename it.",
+            "a name in SQL must not be empty or contain the character NUL; got ''. Rename it.",
         ),
         (
             {},

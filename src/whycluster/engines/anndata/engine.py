@@ -1,9 +1,9 @@
 """Explain the groups of cells in an AnnData object in terms of genes, and write the results into the object.
 
-Groups, whatever their origin, are explained through a `Surrogate` or, if they are communities of a graph, by
-the votes of neighbors in it. If the grouping was based on principal
-components, z = (x - mean) PCs, the model is fitted to the components, and relevance is propagated to the
-genes in the same way as for a PCA in a pipeline (`whycluster.pipelines.mixing`).
+Groups of any origin are explained through a `Surrogate` or, if they are communities of a graph, by the votes
+of neighbors in it. If the grouping was based on principal components, z = (x - mean) PCs, the model is fitted
+to the components, and relevance is propagated to the genes in the same way as for a PCA in a pipeline
+(`whycluster.pipelines.mixing`).
 
 All cells are measured as one part, because scores need little memory. Cells are explained a few thousand at a
 time. Their expression is read from memory or from a file, and stays sparse until they are explained.
@@ -84,7 +84,7 @@ def explain_anndata(
       ``uns["why"]["groups"]`` lists the groups in order
     - ``uns["why"]``: "names", "scores", "mean_inside" and "mean_outside" of the strongest genes of each
       group, in the format of `rank_genes_groups`; "" and NaN if the surrogate puts none of the group's cells
-      in the group. Also "fidelity", which says how well the surrogate matches the groups, and "params"
+      in the group. Also "fidelity", how well the surrogate matches the groups, and "params"
     - the relevance of each cell, depending on ``output``
 
     Parameters

@@ -54,7 +54,7 @@ class GeneModel:
     means : (K, D) the mean expression of the cells that the model assigns to each group, minus the
         offset of the energy; None if the energy needs no means
     fidelity : how well a surrogate matches the groups
-    agreement : for votes in a graph, how far they give the cells their group
+    agreement : for votes in a graph, how well they reproduce the groups
     """
 
     energy: Energy
@@ -140,12 +140,12 @@ def _linear(basis: _Basis, center: Floats) -> AffineMap:
 
 
 def _by_votes(table: Table, groups: CellGroups, basis: _Basis, rule: OnlyLabels) -> GeneModel:
-    """Let the neighbors of a cell in a graph vote, or fit a surrogate if they agree with few cells."""
+    """Let the neighbors of a cell in a graph vote; if this reproduces too few labels, fit a surrogate."""
     n_groups = len(groups.labels)
     (sums,) = _sums(table, [groups.codes], n_groups)
     center = sums.sum(axis=0) / table.n_rows
     linear = _linear(basis, center)
-    # Cells are found by their scores, so these must be computed from the expression, as `through` does.
+    # Cells are looked up by their scores, so these must be computed from the expression, as in `through`.
     z = _scores(table, linear, center)
     network = rule.network(z)
     assert network is not None

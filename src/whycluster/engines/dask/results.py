@@ -48,8 +48,8 @@ class LazyExplanation:
     ----------
     relevance : (n, d)
     evidence, cluster, competitor : (n,) as in `Explanation`
-    beta : the stiffness: a number if you or the model gives it, otherwise lazy (`dask.delayed`), or None for
-        contrasts, which need no stiffness
+    beta : the stiffness: a number if the user or the model provides it, otherwise lazy (`dask.delayed`), or
+        None for contrasts, which need no stiffness
     rule, threshold, fidelity : as in `Explanation`
     labels : (K,) the labels of all clusters, in memory
     feature_names : the names of the d features

@@ -87,7 +87,7 @@ def explain_dataset(
     Each part of the input (a Parquet or CSV file) becomes a Parquet file of the same name, with the same rows
     in the same order. Result files get their final names only once they are complete. If a run is stopped or
     killed, or if the power fails, the same call resumes it. ``_whycluster.json`` lists the finished files and
-    their checksums, for `verify_dataset`. Needs pyarrow: ``pip install "whycluster[files]"``.
+    their checksums, for `verify_dataset`. Requires pyarrow: ``pip install "whycluster[files]"``.
 
     Parameters
     ----------
@@ -182,7 +182,7 @@ def _columns_of(seg: Segmentation) -> list[str]:
 def _facts(
     model: Any, request: ExplainRequest, plan: RunPlan, metric: str | None, top: int | None, output: str
 ) -> dict[str, Any]:
-    """Return what a run has in common with the run that it resumes."""
+    """Return the request of a run, which must equal that of the run that it resumes."""
     return {
         "model": fingerprint(model, request.network, WHERE),
         **_options_to_json(request),
@@ -261,7 +261,7 @@ def _option_to_json(value: Any) -> str | None:
 
 @contextmanager
 def _explaining_write_errors(folder: Path) -> Iterator[None]:
-    """Make the messages of write errors say that finished parts are complete and how to resume."""
+    """Add to the messages of write errors that finished parts are complete, and how to resume."""
     try:
         yield
     except OSError as error:

@@ -437,7 +437,7 @@ def _block(column: Any, sent: SentColumn) -> Floats:
 
 
 def each_batch(batches: Iterator[Any], work: Callable[[Any], Any], name: str) -> Iterator[tuple[Any, Any]]:
-    """Yield each batch and the result of ``work``; errors say where the batch begins, and in which partition.
+    """Yield each batch and the result of ``work``; errors name the partition and where the batch begins.
 
     ``name`` is the parameter that holds the DataFrame.
     """

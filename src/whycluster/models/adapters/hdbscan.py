@@ -26,8 +26,7 @@ def _hdbscan(model: Any) -> OnlyLabels:
     if metric is None:
         return without_rule(model, other_metric(model))
     if model.alpha != 1.0:
-        return without_rule(model, f"A rule is known only for alpha=1; this HDBSCAN has
-        alpha={model.alpha!r}.")
+        return without_rule(model, f"A rule is known only for alpha=1; this one has alpha={model.alpha!r}.")
     if rows is None or tree is None or issparse(rows) or not np.isfinite(rows).all():
         return without_rule(model, "A rule of HDBSCAN is known only for dense, finite rows, with its tree.")
     if labels.max(initial=-1) < 0:

@@ -44,7 +44,7 @@ class OnlyLabels:
     obstacle : why no rule is known although there is one for such models, as a sentence
     names : the names of the columns that the model, or the first step, was fitted on, if it stores them
     transform : the steps before the model, in a pipeline
-    behind : puts the network of the model behind these steps
+    behind : turns the network of the model into one that takes the input of these steps
     encoder : the sentence encoder of the model, if the rows are documents
     takes_any_rows : whether the rule takes rows in any units, so that categories and dates can be encoded
     is_chosen : whether the user chose the rule, which is then kept even if it agrees with few labels

@@ -68,11 +68,9 @@ def _hdbscan(model: Any) -> OnlyLabels:
     if metric is None or model.metric_params:
         return without_rule(model, other_metric(model))
     if model.alpha != 1.0:
-        return without_rule(model, f"A rule is known only for alpha=1; this HDBSCAN has
-        alpha={model.alpha!r}.")
+        return without_rule(model, f"A rule is known only for alpha=1; this one has alpha={model.alpha!r}.")
     if labels.max(initial=-1) < 0 or labels.min() < -1:
-        return without_rule(model, "A rule of HDBSCAN is known only for finite rows and at least one
-        cluster.")
+        return without_rule(model, "A rule of HDBSCAN is known only for finite rows in one or more clusters.")
     births = LinkageTree(tree["left_node"], tree["right_node"], tree["value"]).births(labels)
     if births is None:
         return without_rule(model, "The clusters of this HDBSCAN are not branches of its tree.")
