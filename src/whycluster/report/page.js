@@ -255,7 +255,7 @@
     if (!below) return [make("p", {}, `${word}: none ${who}`, ...cluster(rows.cluster[i]), " has less evidence.")];
     return [make("p", {}, `${word}: more evidence than ${below === others ? "all" : below.toLocaleString("en")} ${who}`, ...cluster(rows.cluster[i]), ".")];
   }
-  function typical(i) { // the value that speaks most for the cluster, and what is typical of the competitor
+  function typical(i) { // the value that is the strongest evidence for the cluster, and what is typical of the competitor
     const says = rows.typical_says ? rows.typical_says[i] : 0;
     if (!says) return [];
     const feature = data.features[rows.typical_feature[i]], value = valueOf(feature, rows.typical_value[i]);
