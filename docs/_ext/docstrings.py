@@ -129,7 +129,7 @@ def _entry(line: str, section: str) -> list[str]:
 
 
 def plain(lines: list[str]) -> list[str]:
-    """Escape what is no markup in our docstrings, such as ``|x|^2``, and turn names into links or code."""
+    """Escape text that is not markup in our docstrings, such as ``|x|^2``; turn names into links or code."""
     found, is_code = list[str](), False
     for line in lines:
         is_code = line.startswith(">>>") or (is_code and bool(line.strip()))

@@ -149,7 +149,7 @@ for _name, _target in {
 def __getattr__(name: str) -> Any:
     """Load a name on first use, so that ``whycluster --help`` does not wait for NumPy and scikit-learn.
 
-    No module has the name of one of its own functions, because importing it would replace the function here.
+    No module has the same name as one of its functions, because importing it would replace the function here.
     """
     if name not in _CONTENTS:
         raise AttributeError(f"module 'whycluster' has no attribute {name!r}")

@@ -329,7 +329,7 @@ def compare(**options: Any) -> None:
     metavar="N",
     help="Maximum number of rules per cluster.",
 )
-@click.option("--sql", metavar="TABLE", help="Print a query that gives the rows of this table their cluster.")
+@click.option("--sql", metavar="TABLE", help="Print a query that assigns the rows of this table to clusters.")
 @click.option(
     "--dialect",
     type=click.Choice(["duckdb", "postgres", "spark"]),

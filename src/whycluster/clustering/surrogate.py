@@ -292,7 +292,7 @@ def _choose_settings(data: _Folds, n_support: int | None) -> tuple[_Settings, Co
     """Return the settings of the smallest size that is about as good as the best, and their predictions.
 
     All scales and noise models are tried with 1, 2 and 4 support vectors per cluster. Larger sizes are tried
-    only with the best scale and noise model, until two doublings in a row bring no gain.
+    only with the best scale and noise model, until two doublings in a row yield no gain.
     """
     has_noise = data.noise is not None and (data.codes == data.noise).any()
     kinds = [(scale, floor) for scale in data.scales for floor in ([True, False] if has_noise else [False])]

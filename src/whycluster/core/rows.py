@@ -40,7 +40,7 @@ class Rows(ABC):
     stand_alone: ClassVar[bool] = False
     """Whether the results of a row must not depend on the other rows, down to the last bit."""
     is_array: ClassVar[bool] = False
-    """Whether `native` is a NumPy array that the network takes as it is."""
+    """Whether `native` is a NumPy array that the network takes unchanged."""
 
     @abstractmethod
     def inputs(self, start: int, stop: int, offset: Floats | None, out: Floats) -> Floats:

@@ -106,7 +106,7 @@ def _temporary_beside(target: Path, path: Path) -> Iterator[Path]:
 def _naming(error: Exception, path: Path) -> OSError | None:
     """Return an operating system error that names ``path``, or None if ``error`` is of another kind.
 
-    Libraries written in Rust raise errors of their own, whose messages quote the number of the system error.
+    Libraries written in Rust raise their own errors, whose messages quote the number of the system error.
     """
     quoted = _OS_ERROR.search(str(error))
     number = getattr(error, "errno", None) or (int(quoted[1]) if quoted else None)

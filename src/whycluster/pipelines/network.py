@@ -288,7 +288,7 @@ class StagedTable(Table):
         """
         if self.is_plain or not combines_columns(self.stages.form):
             return self.inputs(start, stop, offset, out)
-        size = size if self.stages.form.below is None else 1  # a step multiplies by a matrix of its own
+        size = size if self.stages.form.below is None else 1  # a step multiplies by its own matrix
         for first in range(start, stop, size):
             last = min(first + size, stop)
             filled = self.take(np.minimum(np.arange(first, first + size), last - 1))

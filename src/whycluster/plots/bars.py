@@ -172,7 +172,7 @@ def draw_bars(
 
 
 def draw_sum(ax: Axes, value: float, y: float) -> Any:
-    """Draw a line and, below the line, a dark bar for a sum; return the text beside the bar."""
+    """Draw a line and, below the line, a dark bar for a sum; return the text next to the bar."""
     ax.barh(y, value, _HEIGHT, color=ax.xaxis.label.get_color(), alpha=0.8, gid="sum")
     ax.axhline(y - 0.75, color=style.GRAY, linewidth=0.6)
     return _write_number(ax, value, y, None)
@@ -188,7 +188,7 @@ def label_lines(lines: Sequence[Line], between: str) -> list[str]:
 
 
 def fit(ax: Axes, values: Sequence[float]) -> None:
-    """Set limits that leave room for the numbers beside the bars."""
+    """Set limits that leave room for the numbers next to the bars."""
     low, high = min([0.0, *values]), max([0.0, *values])
     span = (high - low) or 1.0
     # One side always keeps some room for the note at 0

@@ -21,7 +21,7 @@ _MAX_SAMPLED = 5000  # number of rows from which ranges are taken
 _MOST_STRETCHED = 2.0  # values that would make an axis longer than this are beyond it
 _MAX_CATEGORIES = 1000  # columns with more categories are treated as free text
 _MAX_BARS = 5  # maximum number of categories drawn
-_LONGEST_CATEGORY = 22  # maximum number of characters beside a bar
+_LONGEST_CATEGORY = 22  # maximum number of characters next to a bar
 
 
 class Distributions(NamedTuple):

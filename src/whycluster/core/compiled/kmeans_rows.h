@@ -59,7 +59,7 @@ TARGET static void NAME(load_double)(const Model *model, const Block *block, Siz
     }
 }
 
-/* Load rows of float into the tile as they are; the rest is as for double. */
+/* Load rows of float into the tile unchanged; the rest is as for double. */
 TARGET static void NAME(load_single)(const Model *model, const Block *block, Size start, Size rows, float *raw)
 {
     const Size d = model->d, down = block->down, first = (block->first + start) * down;

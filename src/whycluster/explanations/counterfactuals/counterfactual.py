@@ -88,7 +88,7 @@ class Counterfactual:
     size : (d,) the size of the change of each feature
     distance : the total size, which is the root of the sum of the squared sizes, or infinity if no change is
         enough
-    optimum : what is known of the change in `after`. "global": no smaller change exists, up to the small
+    optimum : what is known about the change in `after`. "global": no smaller change exists, up to the small
         margin beyond the boundary. "certified": it was found by a local search, and a certificate shows that
         no smaller change exists. "local": a smaller change may exist. Empty if no change is found.
     lower_bound : a lower bound on the size of any change of the features not held fixed. It is less than

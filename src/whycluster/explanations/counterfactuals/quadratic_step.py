@@ -33,7 +33,7 @@ from whycluster.core.energies.energy import Quadratics
 from whycluster.explanations.counterfactuals.half_spaces import Limits, least_step
 
 GLOBAL, CERTIFIED, LOCAL = "global", "certified", "local"
-"""What is known of a step: whether it is the smallest by construction or certificate, or a local optimum."""
+"""What is known about a step: the smallest by construction, by a certificate, or only a local optimum."""
 
 _FITS = 1e-9  # a constraint counts as met up to this fraction of its terms
 _EQUAL = 1e-6  # a step within this fraction of its lower bound is the smallest one
@@ -47,7 +47,7 @@ _NEAREST = 32  # pieces of other clusters from which the bounds of the pieces ar
 
 
 class Step(NamedTuple):
-    """A step into a cluster, a lower bound on the size of all steps, and how much is known of it."""
+    """A step into a cluster, a lower bound on the size of all steps, and what is known about it."""
 
     y: Floats
     bound: float
@@ -55,7 +55,7 @@ class Step(NamedTuple):
 
 
 def weakest(*optimums: str) -> str:
-    """Return what is known of a result that depends on several steps."""
+    """Return what is known about a result that depends on several steps."""
     return max(optimums, key=[GLOBAL, CERTIFIED, LOCAL].index)
 
 

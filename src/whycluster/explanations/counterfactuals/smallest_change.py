@@ -35,7 +35,7 @@ _MOST_BRANCHED = 64  # columns up to which branch and bound finds whole numbers
 
 
 class Change(NamedTuple):
-    """New values of some columns, the size of their change, and what is known of it."""
+    """New values of some columns, the size of their change, and what is known about it."""
 
     columns: list[int]
     values: list[Any]
@@ -131,7 +131,7 @@ def _with_free(
 ) -> Change | None:
     """Return the change of settled columns together with the smallest change of the free ones.
 
-    ``known`` is how much is known of the settled columns.
+    ``known`` is what is known about the settled columns.
     """
     base = row.inputs_with(np.array(settled[0], dtype=np.intp), settled[1])
     found = _step(row, to, free, base, number)
@@ -161,7 +161,7 @@ def _branched(
 ) -> tuple[tuple[list[int], list[Any]], str] | None:
     """Return the columns of whole numbers with their values in the smallest change, if there are few.
 
-    The second result is how much is known of this change.
+    The second result is what is known about this change.
     """
     places = {i: _Whole(row, column) for i, column in enumerate(columns.tolist()) if column in row.whole}
     if len(columns) > _MOST_BRANCHED or len(places) > _MOST_SETTLED:

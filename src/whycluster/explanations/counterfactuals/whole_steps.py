@@ -37,7 +37,7 @@ def least_whole_step(
     whole: Mapping[int, WholeColumn],
     most_branches: int,
 ) -> tuple[dict[int, float], str] | None:
-    """Return the changes of the whole columns in the shortest step, and how much is known of it.
+    """Return the changes of the whole columns in the shortest step, and what is known about it.
 
     If there are too many branches to try all of them, a shorter step may exist. Return None if no step is
     found.

@@ -16,7 +16,7 @@ import numpy as np
 from whycluster.core.arrays import Floats
 
 _N_BINS = 40  # bins of equal size in which a column is made unimodal
-_DISCRETE = 20  # columns with at most this many distinct values stay as they are
+_DISCRETE = 20  # columns with at most this many distinct values stay unchanged
 
 
 @dataclass(frozen=True, eq=False)

@@ -33,7 +33,7 @@ from whycluster.explanations.reasons.rule_search import RuleSearch
 from whycluster.explanations.wording.formatting import WIDTH, percent
 
 _MOST_ROWS = 20_000  # rows that are searched
-_LEAST_MEMBERS = 500  # members of a cluster that are searched, if it has so many
+_LEAST_MEMBERS = 500  # at least this many members of a cluster are searched, if it has them
 _MOST_COLUMNS = 40  # columns that are searched for each cluster: those with the most relevance
 _LONGEST_RULE = 90  # characters of a condition in the table
 

@@ -82,7 +82,7 @@ class Parameter:
 
 @dataclass(frozen=True)
 class NestedParameter:
-    """A parameter with parameters of its own.
+    """A parameter that has parameters itself.
 
     Attributes
     ----------
