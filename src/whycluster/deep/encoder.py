@@ -331,7 +331,7 @@ class Encoder:
         return locations.mean(2) if self.pool == "mean" else locations.amax(2)
 
     def find_tokens(self, inputs: Inputs) -> None:
-        """Find out whether a layer output to pool has shape (n, tokens, channels) or (n, channels, time)."""
+        """Determine whether a layer output has shape (n, tokens, channels) or (n, channels, time)."""
         if self.pool is None or self._channels_last is not None:
             return
         first, pool = self.batch(inputs, slice(0, 1)), self.pool

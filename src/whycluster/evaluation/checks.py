@@ -367,6 +367,6 @@ def _check_can_be_fitted(model: Any, subject: Subject) -> None:
     per_row = [name for name, value in model.get_params().items() if np.shape(value)[:1] == (subject.n_rows,)]
     if any(p.kind is p.POSITIONAL_OR_KEYWORD for p in more) or per_row:
         raise DoesNotApplyError(
-            f"{subject.where}: model must need only rows to be fitted, so that it can be refitted to other "
+            f"{subject.where}: fitting the model must require only rows, so that it can be refitted to other "
             f"rows; {type(model).__name__} also needs {', '.join([p.name for p in more] + per_row)}."
         )

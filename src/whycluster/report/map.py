@@ -17,7 +17,7 @@ _CROWDED = 0.04  # the axes are logarithmic if half of the rows fill less than t
 
 
 def place_on_map(found: Projection) -> dict[str, Any]:
-    """Return the positions of the rows on the map, and facts about the map."""
+    """Return the positions of the rows on the map, its size, and the data of its caption."""
     points, is_logarithmic = found.points, False
     view = _view(points)
     if _is_crowded(points, view):

@@ -17,7 +17,7 @@ Modules, in reading order:
 - `pieces`: the words of a text, and the pieces that a subword tokenizer makes of them
 - `static_tables`: sentence encoders that average one vector per piece
 - `transformer`: sentence encoders that read pieces in context; needs torch
-- `encoding`: such an encoder and the steps after it
+- `encoding`: a sentence encoder and the steps after it
 - `network`: the network of a pipeline that begins with a vectorizer
 - `labels`: labels of documents, and models of their embeddings
 - `topics`: topics of BERTopic; needs bertopic

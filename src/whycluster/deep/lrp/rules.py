@@ -285,7 +285,7 @@ def gamma_ratios(relevance: Tensor, z: Tensor, total: Tensor, half: float) -> tu
 
 
 def is_negligible(totals: Tensor) -> Tensor:
-    """Return where a sum of absolute values is 0 or too small to divide by."""
+    """Return a mask of the sums of absolute values that are 0 or too small to divide by."""
     return totals < _NEGLIGIBLE[totals.dtype]
 
 

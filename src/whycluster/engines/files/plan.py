@@ -263,7 +263,7 @@ def _kind_of(types: Sequence[Any], inferred: Sequence[Any]) -> Kind:
 
 
 def _common_type(kinds: Sequence[Any]) -> Any:
-    """Return a common type: timestamps for a mixture of dates and timestamps, text for other mixtures."""
+    """Return a common type: timestamps for dates and timestamps without a zone, text for other mixtures."""
     import pyarrow as pa
     import pyarrow.types as types
 

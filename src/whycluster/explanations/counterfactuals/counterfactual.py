@@ -100,8 +100,8 @@ class Counterfactual:
     outside, single_outside : (d,) whether the values in `after` and in `single` are outside the range of all
         rows that were explained
     held : the features that cannot change freely, each with the reason: "category" (also for booleans),
-        "missing", "nonlinear" (the steps do more than scale it) or "unused" (the steps drop
-        it). These features do not change in `after`.
+        "missing", "nonlinear" (the steps do more than scale the feature) or "unused" (the steps drop the
+        feature). These features do not change in `after`.
     feature_names : the names of the d features
     fidelity : how well the surrogate matches the labels, or None if the clusters come from a model. Clusters
         are then those of the surrogate.
@@ -338,7 +338,7 @@ def find(
         the nearest cluster
     within : the names of the features that may change; by default, all features
     hold : the names of features that must not change
-    seen : what the columns hold
+    seen : the ranges of the columns, and which of them hold only whole numbers
     name : the name of the row
     fidelity : how well the surrogate matches the labels, if there is one
     """

@@ -130,7 +130,7 @@ class AlignmentEnergy(Energy):
 
 
 def _best_path(totals: Floats) -> Floats:
-    """Return 1 on the best path of each row and 0 elsewhere, followed from the end to the start."""
+    """Return 1 on the best path of each row, which is traced back from its end, and 0 elsewhere."""
     b, n, m = totals.shape
     path, rows = np.zeros_like(totals), np.arange(b)
     padded = np.full((b, n + 1, m + 1), np.inf)
