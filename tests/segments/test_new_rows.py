@@ -102,6 +102,10 @@ def test_a_single_row_far_outside_is_warned_of() -> None:
             "assign: column 'age' is missing in 120 of 120 rows, and was missing in 0 of 120 rows.",
         ),
         (
+            lambda frame: frame.assign(age=None),  # of pandas' type for objects, as text is
+            "assign: column 'age' is missing in 120 of 120 rows, and was missing in 0 of 120 rows.",
+        ),
+        (
             lambda frame: frame.assign(city=None),
             "assign: column 'city' is missing in 120 of 120 rows, and was missing in 0 of 120 rows.",
         ),

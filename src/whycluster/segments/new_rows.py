@@ -135,8 +135,11 @@ def deviations(known: KnownPopulation, table: Table) -> Iterator[Deviation]:
 
 
 def _check_kind(column: KnownColumn, kind: ColumnKind, names: Sequence[Any] | None) -> Deviation | None:
-    """Return a deviation if the new values cannot be read like the known ones."""
-    empty = ColumnKind.EMPTY in (kind, column.kind)
+    """Return a deviation if the new values cannot be read like the known ones.
+
+    A column of objects that are all missing counts as text but has no categories, so it is empty.
+    """
+    empty = ColumnKind.EMPTY in (kind, column.kind) or (names is not None and len(names) == 0)
     if empty or kind.reading == column.kind.reading:
         return None
     if column.kind.is_categorical and names is None and kind.is_numeric:
