@@ -8,6 +8,7 @@
 # make fuzz-guided   fuzz one target with atheris, which looks for input that reaches new code
 # make golden        write the expected output in tests/golden again
 # make bench         run all benchmarks; takes two or three hours; DATA is the folder of the data sets
+# make bench-history run the cases of benchmarks.speed for commits, with asv: make bench-history COMMITS=v0.1.0..main
 # make bench-zennit  compare our LRP with zennit's, in a separate environment
 # make release       build the wheel and the source distribution in dist, and check that they can be installed
 # make clean         remove the environments, caches and compiled files
@@ -22,6 +23,8 @@ FLOORS := .venv-floors
 OLDEST := .venv-oldest
 MATRIX := 3.10 3.11 3.12 3.13
 RELEASE := .venv-release
+ASV := .venv-asv
+COMMITS ?= HEAD^!
 DATA ?= ../shared/data
 TARGET ?= all
 SEED ?= 0
@@ -62,7 +65,7 @@ define tried
 endef
 
 .PHONY: demo docs test test-docs test-fast checks faults fuzz fuzz-guided test-bio test-spark test-oldest test-floors test-matrix test-python $(OLDEST_KINDS:%=test-floors-%) \
-	environments bench bench-zennit release browser compiler postgres golden clean
+	environments bench bench-history bench-zennit release browser compiler postgres golden clean
 
 demo: $(DEMO)/installed
 	$(DEMO)/bin/whycluster demo
@@ -184,6 +187,11 @@ bench: $(TEST)/installed $(SPARK)/installed
 	$(TEST)/bin/python -m benchmarks.rule_speed
 	$(TEST)/bin/python -m benchmarks.segments --data $(DATA)
 
+# Results are kept in .asv; `asv publish` and `asv preview` show them.
+bench-history: $(ASV)/installed
+	$(ASV)/bin/asv machine --yes
+	$(ASV)/bin/asv run '$(COMMITS)'
+
 bench-zennit: $(ZENNIT)/installed
 	$(ZENNIT)/bin/python -m benchmarks.zennit_oracle --data $(DATA)
 
@@ -200,6 +208,11 @@ release: $(RELEASE)/installed
 	$(call tried,dist/*.whl)
 	CC=false $(call tried,dist/*.tar.gz)
 	ls -l dist
+
+$(ASV)/installed:
+	$(PYTHON) -m venv $(ASV)
+	$(ASV)/bin/pip install --quiet asv virtualenv
+	touch $@
 
 $(RELEASE)/installed:
 	$(PYTHON) -m venv $(RELEASE)
@@ -272,7 +285,7 @@ $(ZENNIT)/installed: pyproject.toml $(LOOPS) constraints.txt
 	touch $@
 
 clean:
-	rm -rf docs/_build docs/benchmarks docs/project $(DEMO) $(TEST) $(BIO) $(SPARK) $(ZENNIT) $(RELEASE) $(OLDEST) $(FLOORS) $(OLDEST_KINDS:%=$(FLOORS)-%) $(MATRIX:%=.venv-%) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis \
+	rm -rf docs/_build docs/benchmarks docs/project $(DEMO) $(TEST) $(BIO) $(SPARK) $(ZENNIT) $(RELEASE) $(ASV) .asv $(OLDEST) $(FLOORS) $(OLDEST_KINDS:%=$(FLOORS)-%) $(MATRIX:%=.venv-%) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis \
 		src/whycluster/core/compiled/_kmeans.so src/whycluster/core/compiled/.build-*
 
 golden: $(TEST)/installed
