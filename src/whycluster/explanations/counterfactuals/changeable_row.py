@@ -134,7 +134,7 @@ class ChangeableRow:
 
     @cached_property
     def sample(self) -> Floats:
-        """(S, D) the inputs of rows of the data."""
+        """(S, D) the inputs of a sample of the rows."""
         assert self.all_rows is not None
         return self.model.read(self.all_rows.take(evenly_spaced(self.all_rows.n_rows, _SAMPLE)))
 

@@ -76,7 +76,7 @@ def valley(values: Floats) -> float:
 
 
 def _two_centers(x: Floats) -> tuple[float, float]:
-    """Return the means of the two parts of sorted numbers that have the least squared differences."""
+    """Return the means of the two parts of sorted numbers with the least squared deviations from them."""
     n = np.arange(1, len(x))
     sums = np.cumsum(x)
     left, right = sums[:-1] / n, (sums[-1] - sums[:-1]) / (len(x) - n)
