@@ -49,10 +49,10 @@ class DeepClustering:
         the midpoint. If your features are never negative but 0 does not mean absence, pass "midpoint". Zero
         requires k-means or another nearest-centroid head; linear heads always use it, and all other heads
         always use the midpoint. The ``reference`` and ``reference_reason`` of an explanation say which
-        reference was used and why. rules : the LRP rules: "auto", "vgg" (as in the paper, with gamma 0.25 in
-        blocks 1 to 3 and 0.1 in later blocks), "resnet", "transformer", "text" (the default if the inputs are
-        tokens: epsilon, with biases that take part), "mlp", one rule such as ``wc.deep.Gamma(0.25)``, or a
-        `whycluster.deep.Composite`
+        reference was used and why.
+    rules : the LRP rules: "auto", "vgg" (as in the paper, with gamma 0.25 in blocks 1 to 3 and 0.1 in later
+        blocks), "resnet", "transformer", "text" (the default if the inputs are tokens: epsilon, with biases
+        that take part), "mlp", one rule such as ``wc.deep.Gamma(0.25)``, or a `whycluster.deep.Composite`
     bounds : the smallest and the largest possible input value, each a number or one number per channel, such
         as ``wc.deep.pixel_bounds()``. If given, the first layer uses the zB rule.
     batch_size : the number of inputs per batch; by default, it depends on the size of the inputs and is 16
