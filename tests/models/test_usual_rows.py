@@ -43,6 +43,33 @@ def test_raw_rows_are_found(name: str, load: Any, scaler: Any) -> None:
     model = MODELS[name]().fit(scaler().fit_transform(raw))
     assert is_unusual(model, raw)
     assert is_unusual(model, raw[:1])
+    assert is_unusual(model, raw[:7])
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_raw_rows_of_nearly_the_same_scale_are_found(name: str) -> None:
+    """The raw columns of iris are between 0 and 8, and the scaled ones between -3 and 3."""
+    raw = load_iris().data
+    assert is_unusual(MODELS[name]().fit(StandardScaler().fit_transform(raw)), raw)
+
+
+def test_one_small_value_hides_no_raw_rows() -> None:
+    """Most of a few rows must be far away, not all."""
+    model = KMeans(2, n_init=1, random_state=0).fit(StandardScaler().fit_transform(load_wine().data))
+    raw = load_wine().data[:5]
+    raw[0] = 0.0
+    assert is_unusual(model, raw)
+
+
+@pytest.mark.parametrize("rate", [0.03, 0.05, 0.2])
+@pytest.mark.parametrize("scaler", [StandardScaler, MinMaxScaler])
+def test_columns_of_mostly_zeros_are_usual(rate: float, scaler: Any) -> None:
+    """Their quartiles are equal, and their medians are not between the centroids."""
+    X = np.random.default_rng(0).poisson(rate, (2000, 8)).astype(float)
+    scaled = scaler().fit(X[::2])
+    for name in MODELS:
+        model = MODELS[name]().fit(scaled.transform(X[::2]))
+        assert not is_unusual(model, scaled.transform(X[1::2])), name
 
 
 @pytest.mark.parametrize("scaler", [StandardScaler, MinMaxScaler, RobustScaler])
@@ -77,6 +104,8 @@ def test_the_warning_names_the_column_and_the_factor(tmp_path: Path) -> None:
     median, centers = raw["proline"].median(), model.cluster_centers_[:, -1]
     times = median / np.abs(centers).max()
     for net in (network, wc.load(tmp_path / "network")):
+        with pytest.warns(wc.PopulationWarning, match="column 'proline', the value is 1065, and the clusters"):
+            net.assign(raw.iloc[:1])
         for name in ("explain", "assign", "evidence"):
             with pytest.warns(wc.PopulationWarning) as caught:
                 getattr(net, name)(raw)
@@ -85,7 +114,7 @@ def test_the_warning_names_the_column_and_the_factor(tmp_path: Path) -> None:
             text = str(caught[0].message)
             low, high = f"{centers.min():.3g}", f"{centers.max():.3g}"
             assert text.startswith(
-                f"{name}: 2 of 13 columns hold values far outside the clusters of the model; "
+                f"{name}: 10 of 13 columns hold values far outside the clusters of the model; "
             )
             assert f"in column 'proline', the median is {median:.0f}, and the clusters lie between " in text
             assert f"between {low} and {high} (a factor of {times:.0f}). If the model was fitted on" in text
@@ -102,7 +131,7 @@ def test_distances_that_no_scale_changes_are_not_compared() -> None:
 def test_a_segmentation_of_rows_that_the_model_was_not_fitted_on() -> None:
     raw = load_wine().data
     model = KMeans(3, n_init=1, random_state=0).fit(StandardScaler().fit_transform(raw))
-    with pytest.warns(wc.PopulationWarning, match="^Segmentation: 2 of 13 columns hold values far outside"):
+    with pytest.warns(wc.PopulationWarning, match="^Segmentation: 10 of 13 columns hold values far outside"):
         wc.Segmentation.of(model, raw, measure_quality=False)
 
 
@@ -120,7 +149,7 @@ def test_raw_files_are_warned_of(tmp_path: Path) -> None:
     model = KMeans(3, n_init=1, random_state=0).fit(StandardScaler().fit_transform(raw))
     (tmp_path / "in").mkdir()
     pq.write_table(pa.table({f"x{i}": raw[:, i] for i in range(13)}), tmp_path / "in" / "raw.parquet")
-    with pytest.warns(wc.PopulationWarning, match="^explain_dataset: in 'raw.parquet', 2 of 13 columns hold"):
+    with pytest.warns(wc.PopulationWarning, match="^explain_dataset: in 'raw.parquet', 10 of 13 columns hold"):
         wc.explain_dataset(model, tmp_path / "in", tmp_path / "out")
     with warnings.catch_warnings():
         warnings.simplefilter("error")

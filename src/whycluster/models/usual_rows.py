@@ -28,7 +28,7 @@ _MOST_ROWS, _MOST_VALUES = 1000, 1 << 19  # in a longer table, only evenly space
 _MOST_FEATURES = 1 << 14  # wider rows are not compared
 _FAR, _FAR_OF_FEW = 3.0, 10.0  # multiples of the distance across all landmarks
 _SPREAD = 2.0  # standard deviations around the means of a mixture
-_BESIDE = 0.5  # of the range of the landmarks, or of the quartiles of the rows, whichever is longer
+_BESIDE = 0.5  # of the range of the landmarks; or one standard deviation of the rows, if that is longer
 
 
 class UnusualColumns(NamedTuple):
@@ -38,6 +38,7 @@ class UnusualColumns(NamedTuple):
     ----------
     n : the number of these columns
     n_features : the number of all columns
+    n_rows : the number of rows that were compared
     name : the name of the column that is farthest away
     median : the median of its values
     low, high : the range of the landmarks in this column
@@ -45,6 +46,7 @@ class UnusualColumns(NamedTuple):
 
     n: int
     n_features: int
+    n_rows: int
     name: Hashable
     median: float
     low: float
@@ -56,9 +58,11 @@ class UnusualColumns(NamedTuple):
         low, high = display.numbers([self.low, self.high])
         size = max(abs(self.low), abs(self.high))
         times = f" (a factor of {display.number(abs(self.median) / size)})" if size else ""
+        holds = "holds" if self.n == 1 else "hold"
+        value = "value" if self.n_rows == 1 else "median"
         return (
-            f"{self.n} of {display.count(self.n_features, 'column')} hold values far outside the clusters of "
-            f"the model; in column {self.name!r}, the median is {display.number(self.median)}, and the "
+            f"{self.n} of {display.count(self.n_features, 'column')} {holds} values far outside the clusters of "
+            f"the model; in column {self.name!r}, the {value} is {display.number(self.median)}, and the "
             f"clusters lie between {low} and {high}{times}"
         )
 
@@ -93,6 +97,7 @@ def unusual_columns(energy: Energy, table: Table) -> UnusualColumns | None:
     return UnusualColumns(
         int(beyond.sum()),
         table.n_features,
+        len(values),
         table.feature_names[farthest],
         float(medians[farthest]),
         float(low[farthest]),
@@ -155,17 +160,20 @@ def _quantile(values: Floats, share: float) -> Floats:
 def _beyond(values: Floats, low: Floats, high: Floats, across: float) -> NDArray[np.bool_]:
     """Return the columns in which the rows, whose values are sorted, lie beyond the landmarks, (d,).
 
-    In such a column, three quarters of the values are very far away. A column in which nearly all values are
-    outside counts too, but only if there are two or more of them and they make up half of all columns.
-    If there are only a few rows, all values must be even farther away.
+    Three quarters of the values are very far away or, in at least two columns and half of all, the median is
+    outside by more than a standard deviation. This is never so for the rows of the population: their mean lies
+    between the centroids, and a median is at most one standard deviation from the mean. If there are only a few
+    rows, most of them must be even farther away.
     """
+    lower, upper = values[(len(values) - 1) // 2], values[len(values) // 2]  # the median is between them
     if len(values) < _ENOUGH:
-        low, high = low - _FAR_OF_FEW * across, high + _FAR_OF_FEW * across
-        return np.asarray((values[0] > high) | (values[-1] < low))
-    bottom, first, third, top = (_quantile(values, share) for share in (0.05, 0.25, 0.75, 0.95))
+        far_low, far_high = low - _FAR_OF_FEW * across, high + _FAR_OF_FEW * across
+        return np.asarray((lower > far_high) | (upper < far_low))
+    first, third = _quantile(values, 0.25), _quantile(values, 0.75)
     far = (first > high + _FAR * across) | (third < low - _FAR * across)
-    margin = _BESIDE * np.maximum(high - low, third - first)
-    beside = (bottom > high + margin) | (top < low - margin)
+    with np.errstate(over="ignore", invalid="ignore"):  # of values near the largest number
+        margin = np.fmax(_BESIDE * (high - low), values.std(axis=0))
+    beside = (lower > high + margin) | (upper < low - margin)
     if beside.sum() < max(2, len(beside) / 2):
         beside[:] = False
     return np.asarray(far | beside)
