@@ -104,7 +104,9 @@ def test_the_warning_names_the_column_and_the_factor(tmp_path: Path) -> None:
     median, centers = raw["proline"].median(), model.cluster_centers_[:, -1]
     times = median / np.abs(centers).max()
     for net in (network, wc.load(tmp_path / "network")):
-        with pytest.warns(wc.PopulationWarning, match="column 'proline', the value is 1065, and the clusters"):
+        with pytest.warns(
+            wc.PopulationWarning, match="column 'proline', the value is 1065, and the clusters"
+        ):
             net.assign(raw.iloc[:1])
         for name in ("explain", "assign", "evidence"):
             with pytest.warns(wc.PopulationWarning) as caught:
@@ -149,7 +151,9 @@ def test_raw_files_are_warned_of(tmp_path: Path) -> None:
     model = KMeans(3, n_init=1, random_state=0).fit(StandardScaler().fit_transform(raw))
     (tmp_path / "in").mkdir()
     pq.write_table(pa.table({f"x{i}": raw[:, i] for i in range(13)}), tmp_path / "in" / "raw.parquet")
-    with pytest.warns(wc.PopulationWarning, match="^explain_dataset: in 'raw.parquet', 10 of 13 columns hold"):
+    with pytest.warns(
+        wc.PopulationWarning, match="^explain_dataset: in 'raw.parquet', 10 of 13 columns hold"
+    ):
         wc.explain_dataset(model, tmp_path / "in", tmp_path / "out")
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -69,6 +69,29 @@ def test_another_currency_is_warned_of() -> None:
     assert problems(frame).startswith("assign: column 'spend' holds values about ")
 
 
+def test_the_other_sign_is_warned_of() -> None:
+    frame = customers(5)
+    frame["age"] *= -1.0
+    low, high = customers()["age"].min(), customers()["age"].max()
+    third = np.quantile(frame["age"], 0.75)
+    assert problems(frame) == (
+        f"assign: in column 'age', three quarters of the values are at most {third:.3g} instead of from "
+        f"{low:.3g} to {high:.3g}."
+    )
+
+
+def test_numbers_that_were_categories_are_compared_as_text() -> None:
+    """A column of codes may be read as text in one month and as numbers in the next."""
+    frame = customers().assign(city=["1", "2", "3"] * 40)
+    with pytest.warns(wc.ColumnWarning):
+        seg = wc.segment(frame, 3, measure_quality=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert (seg.assign(frame.assign(city=[1, 2, 3] * 40)) == seg.assign(frame)).all()
+    with pytest.warns(wc.PopulationWarning, match=r"column 'city' holds \['4'\] in 40 of 120 rows"):
+        seg.assign(frame.assign(city=[1.0, 2.0, 4.0] * 40))
+
+
 def test_a_single_row_far_outside_is_warned_of() -> None:
     frame = customers(5).iloc[[0]].assign(spend=1e6)
     largest = customers()["spend"].max()
@@ -96,6 +119,16 @@ def test_a_single_row_far_outside_is_warned_of() -> None:
             lambda frame: frame.assign(city="Paris"),
             "assign: column 'city' holds ['Paris'] in 120 of 120 rows, which the segmentation was not made "
             "on.",
+        ),
+        (
+            lambda frame: frame.assign(city=[1, 2] * 60),
+            "assign: column 'city' holds ['1', '2'] in 120 of 120 rows, which the segmentation was not made "
+            "on.",
+        ),
+        (
+            lambda frame: frame.rename(columns={"age": "\u0430ge"}),  # a Cyrillic letter
+            "error: assign: new must have the 4 columns that the segmentation was made on; missing: ['age']; "
+            "unknown: ['CustomerID', '\\u0430ge']. Select or rename its columns first.",
         ),
         (
             lambda frame: frame.assign(age=np.nan),

@@ -72,3 +72,15 @@ def test_columns_are_found_by_name(made: wc.Segmentation) -> None:
         "assign: new must have the 4 columns that the segmentation was made on; missing: ['age']; unknown: "
         "['CustomerID', 'Age']. Select or rename its columns first."
     )
+
+
+def test_counts_of_one_are_singular() -> None:
+    seg = wc.Segmentation.of(np.array([[0.0], [2.0]]), pd.DataFrame({"a": [0.5]}), measure_quality=False)
+    assert repr(seg) == "<Segmentation of 1 row into 2 clusters by 1 column>"
+
+
+def test_a_name_that_looks_like_another_cluster_is_refused(made: wc.Segmentation) -> None:
+    """In SQL and on the screen, the name "1" and cluster 1 would be the same."""
+    with pytest.raises(wc.InvalidInputError, match="own name; '1' would name several clusters"):
+        made.rename({2: "1"})
+    assert made.rename({1: "2", 2: "1"}).labels.tolist() == ["Loyal", "2", "1"]

@@ -42,10 +42,14 @@ def read_names(path: Path, labels: list[Any]) -> dict[Any, str]:
 
 
 def _from_json(text: str) -> list[tuple[str, str]]:
-    found = parse_json(text)
-    if not isinstance(found, dict) or not all(isinstance(name, str) for name in found.values()):
+    found = parse_json(text, object_pairs_hook=_Pairs)
+    if not isinstance(found, _Pairs) or not all(isinstance(name, str) for _, name in found):
         raise ValueError("it must map clusters to text")
-    return list(found.items())
+    return found
+
+
+class _Pairs(list[tuple[str, Any]]):
+    """The members of a JSON object, in which a key may be repeated."""
 
 
 def _from_csv(text: str, known: dict[str, Any]) -> list[tuple[str, str]]:

@@ -12,7 +12,7 @@ import os
 import re
 import shutil
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -193,15 +193,17 @@ def write_text(path: Path, text: str) -> None:
         file.write(text)
 
 
-def parse_json(text: str) -> Any:
+def parse_json(text: str, object_pairs_hook: Callable[[list[tuple[str, Any]]], Any] | None = None) -> Any:
     """Parse untrusted JSON; raise ValueError if it is invalid, DepthError if it is nested too deeply.
+
+    ``object_pairs_hook`` is that of `json.loads`: it makes a value of the members of an object.
 
     Python's parser is recursive. With a raised recursion limit, deeply nested JSON would overflow the
     stack, which ends the process instead of raising an exception.
     """
     if depth(text) > DEEPEST:
         raise DepthError(f"be nested at most {DEEPEST} levels deep")
-    return json.loads(text)
+    return json.loads(text, object_pairs_hook=object_pairs_hook)
 
 
 def depth(text: str) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -212,5 +213,23 @@ def name_differences(given: Sequence[Hashable], wanted: Sequence[Hashable]) -> s
     extra = [c for c in given if c not in known]
     if not extra and len(present) < len(given):
         extra = [c for c in given if given.count(c) > 1]
-    found = (("missing", missing), ("unknown", extra))
+    alike = {name for name in extra if any(_look_alike(name, other) for other in missing)}
+    shown = [*missing, *(_Escaped(name) if name in alike else name for name in extra)]
+    found = (("missing", shown[: len(missing)]), ("unknown", shown[len(missing) :]))
     return "; ".join(f"{what}: {display.cut(names)}" for what, names in found if names)
+
+
+def _look_alike(name: Hashable, other: Hashable) -> bool:
+    """Return whether two names are as long as each other and differ only where a letter is not ASCII."""
+    if not (isinstance(name, str) and isinstance(other, str)):
+        return False
+    first, second = (unicodedata.normalize("NFKC", each) for each in (name, other))
+    pairs = list(zip(first, second, strict=False))
+    return len(first) == len(second) and all(a == b or not (a + b).isascii() for a, b in pairs)
+
+
+class _Escaped(str):
+    """A name that is printed with escapes, since it looks like another one."""
+
+    def __repr__(self) -> str:
+        return ascii(str(self))

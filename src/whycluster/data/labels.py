@@ -132,7 +132,8 @@ def renamed(labels: NDArray[Any], names: Any, where: str) -> NDArray[Any]:
                 "Choose another name."
             )
         new[code] = name
-    again = next((name for place, name in enumerate(new) if name in new[:place]), None)
+    texts = [str(name) for name in new]  # the name "1" and cluster 1 would look the same
+    again = next((name for place, name in enumerate(texts) if name in texts[:place]), None)
     if again is not None:
         raise InvalidInputError(
             f"{where}: each cluster must have its own name; {again!r} would name several clusters."

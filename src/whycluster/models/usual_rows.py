@@ -61,8 +61,8 @@ class UnusualColumns(NamedTuple):
         holds = "holds" if self.n == 1 else "hold"
         value = "value" if self.n_rows == 1 else "median"
         return (
-            f"{self.n} of {display.count(self.n_features, 'column')} {holds} values far outside the clusters of "
-            f"the model; in column {self.name!r}, the {value} is {display.number(self.median)}, and the "
+            f"{self.n} of {display.count(self.n_features, 'column')} {holds} values far outside the clusters "
+            f"of the model; in column {self.name!r}, the {value} is {display.number(self.median)}, and the "
             f"clusters lie between {low} and {high}{times}"
         )
 
@@ -161,9 +161,9 @@ def _beyond(values: Floats, low: Floats, high: Floats, across: float) -> NDArray
     """Return the columns in which the rows, whose values are sorted, lie beyond the landmarks, (d,).
 
     Three quarters of the values are very far away or, in at least two columns and half of all, the median is
-    outside by more than a standard deviation. This is never so for the rows of the population: their mean lies
-    between the centroids, and a median is at most one standard deviation from the mean. If there are only a few
-    rows, most of them must be even farther away.
+    outside by more than a standard deviation. This is never so for the rows of the population: their mean
+    lies between the centroids, and a median is at most one standard deviation from the mean. If there are
+    only a few rows, most of them must be even farther away.
     """
     lower, upper = values[(len(values) - 1) // 2], values[len(values) // 2]  # the median is between them
     if len(values) < _ENOUGH:

@@ -119,19 +119,35 @@ def deviations(known: KnownPopulation, table: Table) -> Iterator[Deviation]:
         raw = raw.take(evenly_spaced(raw.n_rows, MOST_ROWS))
     values = raw.to_array()
     for i, column in enumerate(known.columns):
-        if not column.is_used:
-            continue
-        names, read = raw.categories.get(i), values[:, i]
-        found = _check_kind(column, kinds[i], names)
-        if found is None and names is not None:
-            found = _check_categories(column, names, read, known.n_rows)
-        elif found is None and column.range is not None:
-            found = _check_numbers(column, read)
-        if names is not None:
-            read = np.where(read < 0, np.nan, read)
-        found = found or _check_missing(column, read, known.n_rows)
+        found = None
+        if column.is_used:
+            found = _deviation(column, kinds[i], raw.categories.get(i), values[:, i], known.n_rows)
         if found is not None:
             yield found
+
+
+def _deviation(
+    column: KnownColumn, kind: ColumnKind, names: Sequence[Any] | None, values: Floats, n_known: int
+) -> Deviation | None:
+    """Return the difference between the new and the known values of a column, if there is one.
+
+    Parameters
+    ----------
+    column : the known values
+    kind, names : the kind and the categories of the new values
+    values : (n,) the new values, which are codes if there are categories
+    n_known : the number of known rows
+    """
+    found = _check_kind(column, kind, names)
+    if column.kind.is_categorical and names is None and kind.is_numeric:
+        names, values = _as_categories(values)
+    if found is None and names is not None:
+        found = _check_categories(column, names, values, n_known)
+    elif found is None and column.range is not None:
+        found = _check_numbers(column, values)
+    if names is not None:
+        values = np.where(values < 0, np.nan, values)
+    return found or _check_missing(column, values, n_known)
 
 
 def _check_kind(column: KnownColumn, kind: ColumnKind, names: Sequence[Any] | None) -> Deviation | None:
@@ -149,6 +165,15 @@ def _check_kind(column: KnownColumn, kind: ColumnKind, names: Sequence[Any] | No
         f"column {column.name!r} must hold {column.kind.value}, but holds {kind.value}",
         is_grave=True,
     )
+
+
+def _as_categories(values: Floats) -> tuple[list[str], Floats]:
+    """Return the distinct numbers as text, and the code of each value, which is -1 where it is missing."""
+    known = ~np.isnan(values)
+    names, codes = np.unique(values[known], return_inverse=True)
+    read = np.full(len(values), -1.0)
+    read[known] = codes
+    return [category_as_text(name) for name in names.tolist()], read
 
 
 def _check_categories(
@@ -231,7 +256,8 @@ def _check_range(column: KnownColumn, values: Floats) -> Deviation | None:
         return None
     low, high = column.range[0], column.range[-1]
     margin = _BEYOND * (high - low)
-    if low - margin <= new[3] and new[1] <= high + margin:
+    has_other_sign = low >= 0.0 > new[3] or high <= 0.0 < new[1]  # as if refunds were sales
+    if low - margin <= new[3] and new[1] <= high + margin and not has_other_sign:
         return None
     side = f"at least {display.number(new[1])}" if new[1] > high else f"at most {display.number(new[3])}"
     return Deviation(

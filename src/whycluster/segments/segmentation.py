@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from whycluster.clustering.labels import fit_surrogate
 from whycluster.core.errors import FewRowsWarning, FidelityWarning, InvalidInputError, UnsupportedModelError
+from whycluster.data import display
 from whycluster.data.column_checks import classify_columns
 from whycluster.data.frame_table import as_frame, name_differences
 from whycluster.data.labels import renamed
@@ -151,8 +152,15 @@ class Segmentation:
         return self.population.measured.sizes
 
     def __repr__(self) -> str:
-        n, names = self.population.n_rows, self.network.n_features
-        return f"<Segmentation of {n:,} rows into {len(self.labels)} clusters by {names} columns>"
+        rows, clusters, columns = (
+            display.count(n, noun)
+            for n, noun in (
+                (self.population.n_rows, "row"),
+                (len(self.labels), "cluster"),
+                (self.network.n_features, "column"),
+            )
+        )
+        return f"<Segmentation of {rows} into {clusters} by {columns}>"
 
     def rename(self, names: Mapping[Any, str]) -> Segmentation:
         """Return the segmentation with other names for some clusters: ``seg.rename({0: "Loyal"})``.

@@ -210,6 +210,13 @@ class TestCommand:
         assert main(["explain", table, "--k", "3", "--names", str(tmp_path / "names.csv"), "--quiet"]) == 2
         assert message in capsys.readouterr().err
 
+    def test_a_key_of_json_that_is_repeated(
+        self, table: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        (tmp_path / "names.json").write_text('{"0": "a", "0": "b"}')
+        assert main(["explain", table, "--k", "3", "--names", str(tmp_path / "names.json"), "--quiet"]) == 2
+        assert "--names must name each cluster once; cluster 0 has two names." in capsys.readouterr().err
+
     def test_a_missing_file(self, table: str, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["explain", table, "--k", "3", "--names", "none.csv", "--quiet"]) == 2
         assert capsys.readouterr().err == (

@@ -201,6 +201,7 @@ def test_other_rows_are_described(one: wc.Changes) -> None:
         assert row.status == status
         assert row.account is None
         assert row.describe() == f"CustomerID {name} {sentence.format(rows.loc[name, where])}" == str(row)
+        assert str(one.row(float(name))) == str(row)  # the id is that of the table
 
 
 def test_a_move_between_segmentations_is_described(
@@ -314,6 +315,19 @@ def test_nothing_moves_in_the_same_month(seg: wc.Segmentation, before: Any) -> N
     assert (same.drift()["p_value"] == 1.0).all()
     assert len(same.drivers()) == 0
     assert set(same.to_frame()["status"]) == {"stayed"}
+
+
+def test_months_of_one_row(seg: wc.Segmentation, before: Any) -> None:
+    one = wc.changes(seg, before.iloc[[0]], before.iloc[[0]], on="CustomerID")
+    assert repr(one) == "<Changes: 0 of 1 common row moved; 0 gone, 0 new>"
+    text = re.sub(r"\s+", " ", one.summary())
+    assert text.startswith(
+        "1 row before and 1 after: 1 in both, 0 gone and 0 new. Of the 1 row in both, 1 (100%)"
+    )
+    assert text.endswith(
+        "Drift: nothing could be compared. No column varies within a cluster that has rows in both tables."
+    )
+    assert len(one.drift()) == 0
 
 
 def test_a_vanished_cluster_is_named(seg: wc.Segmentation, before: Any) -> None:

@@ -13,6 +13,7 @@ from tests.optional import optional
 from tests.reference import changes as slow
 from tests.segments.changes.months import customers, kept, next_month, segmentation
 from whycluster.segments.changes.drift import holm
+from whycluster.segments.changes.sentences import drift_sentence
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -125,6 +126,20 @@ def test_categories_and_missing_values_drift() -> None:
     drifted = wc.changes(segmentation(before), before, after, on="CustomerID", check=False).drifted
     assert {(test.column, test.is_missing) for test in drifted} >= {("city", False), ("visits", True)}
     assert {test.category for test in drifted if test.column == "city" and test.shift > 0} == {"Oslo"}
+
+
+def test_a_category_called_missing_is_in_quotes() -> None:
+    before = customers()
+    before.loc[::5, "city"] = None
+    before["city"] = before["city"].replace("Rome", "missing")
+    after = before.assign(city=np.where(np.arange(240) % 2, "missing", before["city"]))
+    changes = wc.changes(segmentation(before), before, after, on="CustomerID", check=False)
+    found = changes.drift()
+    measures = set(found.loc[found["column"] == "city", "measure"])
+    assert measures == {"Bern", "Oslo", '"missing"', "missing"}
+    for test in changes.drifted:
+        text = f' "missing" in {test.before:.0%} of the rows before' if test.category == "missing" else ": "
+        assert text in drift_sentence(changes.record, test)
 
 
 def test_a_column_without_values_is_missing() -> None:

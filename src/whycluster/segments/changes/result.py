@@ -8,6 +8,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from whycluster.data import display
 from whycluster.data.files import as_path, check_creatable, write_text
 from whycluster.data.labels import as_labels
 from whycluster.data.validation import check_integer
@@ -62,7 +63,8 @@ class Changes:
     def __repr__(self) -> str:
         pairing, moved = self.record.pairing, len(self.record.moves.rows)
         common, gone, new = (len(rows) for rows in (pairing.before, pairing.gone, pairing.new))
-        return f"<Changes: {moved:,} of {common:,} common rows moved; {gone:,} gone, {new:,} new>"
+        rows = display.count(common, "common row")
+        return f"<Changes: {moved:,} of {rows} moved; {gone:,} gone, {new:,} new>"
 
     def __str__(self) -> str:
         return self.summary()

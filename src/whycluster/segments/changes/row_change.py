@@ -213,7 +213,9 @@ def find_row(record: ChangeRecord, name: Any) -> RowChange:
     if source != target and NONE not in (source, target):
         return moved_rows(record, np.flatnonzero(record.pairing.before[record.moves.rows] == before))[0]
     status = STAYED if source == target else NEW if source == NONE else GONE
-    title = f"{display.clean(str(record.pairing.on))} {display.clean(str(name))}"
+    pairing = record.pairing
+    own = pairing.ids_after[after] if before < 0 else pairing.ids_before[before]
+    title = f"{display.clean(str(pairing.on))} {display.clean(str(own))}"
     return RowChange(title, status, record.label(source), record.label(target), record.moves.columns)
 
 

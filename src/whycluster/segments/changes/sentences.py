@@ -149,8 +149,9 @@ def _moves(record: ChangeRecord, n_flows: int) -> str:
 
 
 DRIVERS_NOTE = (
-    "driven by: the mean contribution of a column to the change of the evidence for the new cluster against "
-    "the old one, and the number of rows in which it contributed most."
+    "share: of the old cluster's rows before. driven by: the mean contribution of a column to the change of "
+    "the evidence for the new cluster against the old one, and the number of rows in which it contributed "
+    "most."
 )
 
 
@@ -193,6 +194,10 @@ def drift_sentences(record: ChangeRecord) -> list[str]:
         f"An alarm needs a shift of at least {LEAST_SHIFT:g} standard deviations and a p-value, corrected "
         f"for the number of comparisons, of at most {LEVEL:g}."
     )
+    if not n_tests:
+        return [
+            "Drift: nothing could be compared. No column varies within a cluster that has rows in both tables."
+        ]
     if not alarms:
         return [f"Drift: no alarm in {compared}. {rule}"]
     raised = "raises an alarm" if len(alarms) == 1 else "raise an alarm"
@@ -231,7 +236,8 @@ def p_text(test: DriftTest) -> str:
 
 
 def measure_name(test: DriftTest) -> Any:
-    """Return the name of the measure: "mean", "missing", or a category."""
-    if test.is_missing:
-        return "missing"
-    return "mean" if test.category is None else str(test.category)
+    """Return the name of the measure: "mean", "missing", or a category, in quotes if it has such a name."""
+    if test.is_missing or test.category is None:
+        return "missing" if test.is_missing else "mean"
+    category = str(test.category)
+    return f'"{category}"' if category in ("mean", "missing") else category
