@@ -325,7 +325,7 @@ def test_months_of_one_row(seg: wc.Segmentation, before: Any) -> None:
         "1 row before and 1 after: 1 in both, 0 gone and 0 new. Of the 1 row in both, 1 (100%)"
     )
     assert text.endswith(
-        "Drift: nothing could be compared. No column varies within a cluster that has rows in both tables."
+        "Drift: nothing could be compared. No column varies within a cluster with rows in both tables."
     )
     assert len(one.drift()) == 0
 

@@ -196,7 +196,7 @@ def drift_sentences(record: ChangeRecord) -> list[str]:
     )
     if not n_tests:
         return [
-            "Drift: nothing could be compared. No column varies within a cluster that has rows in both tables."
+            "Drift: nothing could be compared. No column varies within a cluster with rows in both tables."
         ]
     if not alarms:
         return [f"Drift: no alarm in {compared}. {rule}"]
