@@ -161,3 +161,24 @@ def test_the_command_is_documented_with_all_its_options() -> None:
         for parameter in command.params:
             for option in (one for one in parameter.opts if one.startswith("--")):
                 assert option in page, (name, option)
+
+
+def test_the_schema_and_the_file_formats_are_documented() -> None:
+    schema = Path(wc.__file__).parent / "explanations" / "exchange" / "schema-1.json"
+    page = BeautifulSoup((SITE / "reference" / "formats.html").read_text(), "html.parser").get_text()
+    assert schema.read_text().strip() in page
+    for name in (".why", "_whycluster.json", "ONNX", "HTML"):
+        assert name in page, name
+
+
+def test_results_are_described_in_one_piece() -> None:
+    page = BeautifulSoup((SITE / "reference" / "explain.html").read_text(), "html.parser")
+    (result,) = [
+        title.find_next_sibling("dd")
+        for title in page.select("dt")
+        if title.text.startswith("Returns")
+        and "LazyExplanation" in (title.find_next_sibling("dd") or title).text
+    ]
+    assert result is not None
+    assert not result.select("li")
+    assert " ".join(result.text.split()).startswith("Explanation, or for documents a whycluster.text.TextExp")

@@ -1,9 +1,11 @@
-"""The site in a browser: on a phone, in the dark, without JavaScript, and for screen readers."""
+"""The site in a browser: on a phone, in the dark, without JavaScript or a network, and for screen readers."""
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from importlib.resources import files
+from pathlib import Path
 
 import pytest
 
@@ -57,3 +59,32 @@ def test_pages_can_be_read_without_javascript(browser: Browser, name: str) -> No
     finally:
         browser.cdp("Emulation.setScriptExecutionDisabled", {"value": False})
     assert any(link and link.endswith(".html") for link in links)
+
+
+@pytest.fixture(scope="module")
+def unzipped(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site, zipped and unzipped elsewhere."""
+    folder = tmp_path_factory.mktemp("zip")
+    archive = shutil.make_archive(str(folder / "site"), "zip", SITE)
+    shutil.unpack_archive(archive, folder / "elsewhere")
+    return folder / "elsewhere"
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_pages_from_a_zip_are_whole_without_a_network(browser: Browser, unzipped: Path, name: str) -> None:
+    browser.open(unzipped / name)
+    asked = browser.requests()
+    assert any(address.endswith(".css") or ".css?" in address for address in asked)
+    assert all(address.startswith((unzipped.as_uri(), "data:")) for address in asked)
+    assert not browser.run("return [...document.images].filter(i => !i.naturalWidth).map(i => i.src)")
+    assert not [entry for entry in browser.logs("browser") if entry["level"] == "SEVERE"]
+
+
+def test_the_site_from_a_zip_can_be_searched(browser: Browser, unzipped: Path) -> None:
+    browser.open(unzipped / "search.html", "?q=counterfactual")
+    found = browser.run(
+        "const links = () => [...document.querySelectorAll('#search-results li a')].map(a => a.href);"
+        "return new Promise(done => { const wait = n => links().length || !n ? done(links())"
+        " : setTimeout(wait, 100, n - 1); wait(100); })"
+    )
+    assert any("counterfactual.html" in address for address in found)
