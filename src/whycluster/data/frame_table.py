@@ -220,7 +220,7 @@ def name_differences(given: Sequence[Hashable], wanted: Sequence[Hashable]) -> s
 
 
 def _look_alike(name: Hashable, other: Hashable) -> bool:
-    """Return whether two names are as long as each other and differ only where a letter is not ASCII."""
+    """Return whether two names have the same length and differ only where a letter is not ASCII."""
     if not (isinstance(name, str) and isinstance(other, str)):
         return False
     first, second = (unicodedata.normalize("NFKC", each) for each in (name, other))

@@ -1,4 +1,4 @@
-"""The base class of `TopFeatures` and `TopWords`: what is strongest in each row."""
+"""The base class of `TopFeatures` and `TopWords`: the strongest features or words of each row."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class TopTable(ArrowTable):
         return len(self._arrays()[0])
 
     def to_frame(self, backend: str | None = None) -> Any:
-        """Return a frame with one line per row, and a column per array and rank: ``relevance_1`` etc.
+        """Return a frame with one line per row and a column per array and rank, such as ``relevance_1``.
 
         Parameters
         ----------

@@ -161,7 +161,7 @@ def _beyond(values: Floats, low: Floats, high: Floats, across: float) -> NDArray
     """Return the columns in which the rows, whose values are sorted, lie beyond the landmarks, (d,).
 
     Three quarters of the values are very far away or, in at least two columns and half of all, the median is
-    outside by more than a standard deviation. This is never so for the rows of the population: their mean
+    outside by more than a standard deviation. This never happens for the rows of the population: their mean
     lies between the centroids, and a median is at most one standard deviation from the mean. If there are
     only a few rows, most of them must be even farther away.
     """

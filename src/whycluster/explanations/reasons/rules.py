@@ -40,7 +40,7 @@ _LONGEST_RULE = 90  # characters of a condition in the table
 
 @dataclass(frozen=True)
 class _Match:
-    """A cluster, and the rows for which something holds that is meant to describe it."""
+    """A cluster, and the rows that satisfy a description of it."""
 
     cluster: Any
     size: int
@@ -49,12 +49,12 @@ class _Match:
 
     @property
     def coverage(self) -> float:
-        """The share of the cluster's rows for which it holds."""
+        """The share of the cluster's rows that satisfy it."""
         return self.n_members / self.size
 
     @property
     def precision(self) -> float:
-        """The share of the rows for which it holds that are in the cluster; NaN if there are none."""
+        """The share of the rows that satisfy it that are in the cluster; NaN if there are none."""
         return self.n_members / self.n_rows if self.n_rows else float("nan")
 
 
