@@ -5,7 +5,7 @@ Modules, in reading order:
 - `registry`: finds the adapter of a model
 - `unsupported`: the list of supported models, and the error for all other objects
 - `incomplete`: results of adapters for models that cannot become a network yet
-- `sklearn`: nearest centroids and trees; `sklearn_mixture`: mixtures of Gaussians
+- `sklearn`: nearest centroids; `sklearn_trees`: trees of them; `sklearn_mixture`: mixtures of Gaussians
 - `density`: networks of clusterings by density; `sklearn_density`: those of scikit-learn, and `hdbscan`
 - `sklearn_hierarchy`: agglomerative clusterings; `sklearn_neighbors`: votes of neighbors
 - `sklearn_spectral`: spectral clusterings; `graph`: communities of graphs; `labels`: rules that users

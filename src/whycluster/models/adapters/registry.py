@@ -39,6 +39,8 @@ _ADAPTERS = {
     "sklearn": "models.adapters.sklearn",
     "sklearn.cluster": "models.adapters.sklearn_density",
     "sklearn.cluster._agglomerative": "models.adapters.sklearn_hierarchy",
+    "sklearn.cluster._birch": "models.adapters.sklearn_trees",
+    "sklearn.cluster._bisect_k_means": "models.adapters.sklearn_trees",
     "sklearn.cluster._spectral": "models.adapters.sklearn_spectral",
     "sklearn.decomposition": "models.adapters.sklearn_topics",
     "sklearn.feature_extraction.text": "text.network",

@@ -1,4 +1,4 @@
-"""scikit-learn: nearest centroids and trees, and estimators that provide only labels."""
+"""scikit-learn: nearest centroids, and estimators that provide only labels."""
 
 from __future__ import annotations
 
@@ -6,38 +6,20 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.cluster import (
-    AffinityPropagation,
-    Birch,
-    BisectingKMeans,
-    FeatureAgglomeration,
-    KMeans,
-    MeanShift,
-    MiniBatchKMeans,
-)
+from sklearn.cluster import AffinityPropagation, KMeans, MeanShift, MiniBatchKMeans
 from sklearn.neighbors import NearestCentroid
 
-from whycluster.core.arrays import Floats
-from whycluster.core.energies import Energy, KernelEnergy, SquaredEnergy
+from whycluster.core.energies import Energy, SquaredEnergy
 from whycluster.core.errors import InvalidInputError, UnsupportedModelError
-from whycluster.data.labels import BY_LABELS
 from whycluster.models.adapters.incomplete import AwaitingColumns, OnlyLabels
 from whycluster.models.adapters.registry import adapt, check_fitted, names_of
-from whycluster.models.energies import DiagonalGaussianEnergy, Tree, TreeEnergy
+from whycluster.models.energies import DiagonalGaussianEnergy
 from whycluster.models.nearest_centroid import nearest_centroid
 from whycluster.models.network import Network, TableNetwork
 from whycluster.models.verification import verification_of
 
 # These predict like their networks. A subclass may not, so it is verified on the data.
-_KNOWN = (
-    AffinityPropagation,
-    Birch,
-    BisectingKMeans,
-    KMeans,
-    MeanShift,
-    MiniBatchKMeans,
-    NearestCentroid,
-)
+_KNOWN = (AffinityPropagation, KMeans, MeanShift, MiniBatchKMeans, NearestCentroid)
 
 
 @adapt.register(AffinityPropagation)
@@ -70,14 +52,6 @@ def _other(model: Any) -> Network | OnlyLabels | AwaitingColumns:
     return adapt.dispatch(object)(model)
 
 
-@adapt.register(FeatureAgglomeration)
-def _feature_agglomeration(model: Any) -> Network:
-    raise UnsupportedModelError(
-        f"neuralize: a {type(model).__name__} clusters the features, not the rows, so there are no clusters "
-        "of rows to explain."
-    )
-
-
 @adapt.register(NearestCentroid)
 def _nearest_centroid(model: Any) -> Network:
     check_fitted(model)
@@ -96,54 +70,7 @@ def _nearest_centroid(model: Any) -> Network:
     centroids = model.centroids_[used]
     precisions = np.broadcast_to(2.0 / deviations**2, centroids.shape)
     energy = DiagonalGaussianEnergy(centroids, precisions, 2.0 * np.log(priors[used]))
-    return _exact(model, energy, model.classes_[used])
-
-
-@adapt.register(Birch)
-def _birch(model: Any) -> Network:
-    """Return the network of Birch, in which the nearest subcluster decides (a hard minimum per cluster)."""
-    check_fitted(model)
-    order = np.argsort(model.subcluster_labels_, kind="stable")
-    labels, sizes = np.unique(model.subcluster_labels_, return_counts=True)
-    centers = model.subcluster_centers_[order]
-    single = len(labels) == len(order)  # each subcluster is a cluster
-    energy = SquaredEnergy(centers) if single else KernelEnergy(centers, sizes, np.inf)
-    return _exact(model, energy, labels)
-
-
-@adapt.register(BisectingKMeans)
-def _bisecting(model: Any) -> Network:
-    check_fitted(model)
-    if model._bisecting_tree.left is None:
-        raise InvalidInputError(
-            "neuralize: the model must have at least 2 clusters, since a cluster is explained against its "
-            "competitors; got 1."
-        )
-    tree, centers = _read_tree(model._bisecting_tree)
-    # The tree was grown on centered data; sparse data are not centered.
-    centers += getattr(model, "_X_mean", 0.0)
-    leaves = np.argsort(np.where(tree.leaf >= 0, tree.leaf, tree.leaf.max() + 1), kind="stable")
-    if not np.allclose(centers[leaves[: tree.n_clusters]], model.cluster_centers_):
-        raise UnsupportedModelError(
-            f"neuralize: the tree of this {type(model).__name__} does not match its cluster_centers_, so no "
-            f"exact network is known. {BY_LABELS}"
-        )
-    return _exact(model, TreeEnergy(tree, centers))
-
-
-def _read_tree(root: Any) -> tuple[Tree, Floats]:
-    """Return the pairs of scikit-learn's nodes in breadth-first order, so that parents precede children."""
-    nodes = [root.left, root.right]
-    below, leaf = [], []
-    for node in nodes:  # grows while it is read
-        if node.left is None:
-            below.append(-1)
-            leaf.append(node.label)
-        else:
-            below.append(len(nodes) // 2)
-            leaf.append(-1)
-            nodes += [node.left, node.right]
-    return Tree(np.array(below), np.array(leaf)), np.array([node.center for node in nodes])
+    return exact(model, energy, _KNOWN, model.classes_[used])
 
 
 def _network(model: Any, centroids: Any, labels: Any, metric: str = "euclidean") -> Network:
@@ -157,7 +84,7 @@ def _network(model: Any, centroids: Any, labels: Any, metric: str = "euclidean")
     )
 
 
-def _exact(model: Any, energy: Energy, labels: Any = None) -> Network:
+def exact(model: Any, energy: Energy, known: tuple[type, ...], labels: Any = None) -> Network:
     """Return the network of these energies; a subclass of a known estimator is verified on the data."""
-    verification = verification_of(model, energy, _KNOWN)
+    verification = verification_of(model, energy, known)
     return TableNetwork(energy, labels=labels, feature_names=names_of(model), verification=verification)

@@ -6,10 +6,11 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from sklearn.cluster import AgglomerativeClustering
+from sklearn.cluster import AgglomerativeClustering, FeatureAgglomeration
 
 from whycluster.core import outputs
 from whycluster.core.arrays import Codes, Floats
+from whycluster.core.errors import UnsupportedModelError
 from whycluster.data.table import ArrayTable
 from whycluster.explanations.agreement import LOW
 from whycluster.models.adapters.density import known_metric, ordered
@@ -34,6 +35,14 @@ def _agglomerative(model: Any) -> OnlyLabels:
     else:
         rule = partial(_nearest_branch, labels, model.children_, metric, names_of(model))
     return OnlyLabels(labels, "the labels of AgglomerativeClustering", rule, names=names_of(model))
+
+
+@adapt.register(FeatureAgglomeration)
+def _feature_agglomeration(model: Any) -> Network:
+    raise UnsupportedModelError(
+        f"neuralize: a {type(model).__name__} clusters the features, not the rows, so there are no clusters "
+        "of rows to explain."
+    )
 
 
 def _nearest_row(labels: Codes, metric: str, names: Any, rows: Floats | None) -> Network:

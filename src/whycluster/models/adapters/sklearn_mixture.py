@@ -11,10 +11,10 @@ from sklearn.mixture import BayesianGaussianMixture, GaussianMixture
 from whycluster.core.arrays import Codes, Floats
 from whycluster.core.energies import Energy
 from whycluster.core.errors import InvalidInputError
-from whycluster.models.adapters.registry import adapt, check_fitted, names_of
+from whycluster.models.adapters.registry import adapt, check_fitted
+from whycluster.models.adapters.sklearn import exact
 from whycluster.models.energies import DiagonalGaussianEnergy, GaussianEnergy
-from whycluster.models.network import Network, TableNetwork
-from whycluster.models.verification import verification_of
+from whycluster.models.network import Network
 
 _KNOWN = (GaussianMixture, BayesianGaussianMixture)
 
@@ -27,8 +27,7 @@ def _mixture(model: Any) -> Network:
     log_weights = _bayesian(model) if isinstance(model, BayesianGaussianMixture) else _log(model.weights_)
     used = np.flatnonzero(log_weights > -np.inf)
     energy = _gaussian(model, used, log_weights[used])
-    verification = verification_of(model, energy, _KNOWN)
-    return TableNetwork(energy, labels=used, feature_names=names_of(model), verification=verification)
+    return exact(model, energy, _KNOWN, used)
 
 
 def _gaussian(model: Any, used: Codes, log_weights: Floats) -> Energy:
