@@ -17,21 +17,23 @@ if TYPE_CHECKING:
     from whycluster.clustering.kernel_kmeans import KernelKMeans
     from whycluster.clustering.surrogate import Surrogate
     from whycluster.core.errors import (
+        GradientWarning,
+        InvalidInputError,
+        MissingDependencyError,
+        NotFittedError,
+        UnsupportedModelError,
+        WhyClusterError,
+    )
+    from whycluster.data.elementwise import elementwise
+    from whycluster.data.warnings import (
         AgreementWarning,
         ColumnWarning,
         FewRowsWarning,
         FidelityWarning,
         FilesWarning,
-        GradientWarning,
-        InvalidInputError,
-        MissingDependencyError,
-        NotFittedError,
         PopulationWarning,
         UnstableRelevanceWarning,
-        UnsupportedModelError,
-        WhyClusterError,
     )
-    from whycluster.data.elementwise import elementwise
     from whycluster.engines.anndata import explain_anndata
     from whycluster.engines.files import explain_dataset, verify_dataset
     from whycluster.explanations import findings
@@ -121,16 +123,16 @@ _CONTENTS = {  # the table of contents: the module that defines each name, or th
     # Errors and warnings
     "WhyClusterError": "core.errors",
     "InvalidInputError": "core.errors",
-    "UnstableRelevanceWarning": "core.errors",
+    "UnstableRelevanceWarning": "data.warnings",
     "UnsupportedModelError": "core.errors",
     "NotFittedError": "core.errors",
     "MissingDependencyError": "core.errors",
-    "AgreementWarning": "core.errors",
-    "FidelityWarning": "core.errors",
-    "ColumnWarning": "core.errors",
-    "FewRowsWarning": "core.errors",
-    "FilesWarning": "core.errors",
-    "PopulationWarning": "core.errors",
+    "AgreementWarning": "data.warnings",
+    "FidelityWarning": "data.warnings",
+    "ColumnWarning": "data.warnings",
+    "FewRowsWarning": "data.warnings",
+    "FilesWarning": "data.warnings",
+    "PopulationWarning": "data.warnings",
     "GradientWarning": "core.errors",
 }
 _MODULES = {"deep", "evaluation", "findings", "plots", "tabular", "text"}

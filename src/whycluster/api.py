@@ -92,13 +92,16 @@ def explain(
     array([ 8., 12.])
     """
     if type(X).__module__.startswith(DASK):
-        from whycluster.engines.dask import explain_lazily
+        from whycluster.engines.dask.engine import check_options, explain_lazily
 
-        _check_lazy(encoder, at, units, graph, method)
-        if not noise:
-            model = to_network(model).without_noise()
+        check_options(encoder, at, units, graph, method)
         lazy: Any = explain_lazily(
-            model, X, Query(**query), feature_names=feature_names, metric=metric, categorical=categorical
+            model if noise else to_network(model).without_noise(),
+            X,
+            Query(**query),
+            feature_names=feature_names,
+            metric=metric,
+            categorical=categorical,
         )
         return lazy  # type: ignore[no-any-return]  # a LazyExplanation
     _check_labels(model, X)
@@ -169,24 +172,6 @@ def neuralize(
 def _without_noise(network: Network, X: Any, labels: NDArray[Any]) -> NDArray[Any]:
     """Return the label of each row, or its nearest cluster if it is noise."""
     return np.where(network.codes.find(labels) >= 0, labels, network.assign(X))
-
-
-def _check_lazy(encoder: Any, at: str | None, units: str | None, graph: Any, method: str | None) -> None:
-    """Raise an error for options that do not apply to Dask collections."""
-    if encoder is not None:
-        raise InvalidInputError(
-            "explain: documents must be in memory; got a Dask collection. Call X.compute() first."
-        )
-    if at is not None or units is not None:
-        raise InvalidInputError(
-            "explain: at and units apply only to deep clusterings, which do not accept Dask collections. "
-            "Leave at and units out."
-        )
-    if graph is not None or method is not None:
-        raise InvalidInputError(
-            "explain: graph and method apply only to labels of rows in memory; got a Dask collection. Call "
-            "X.compute() first."
-        )
 
 
 def _check_no_background(background: Any) -> None:

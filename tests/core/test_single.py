@@ -17,10 +17,10 @@ from tests.properties.strategies import Problem, rough_problems
 from whycluster.core.compiled import loops
 from whycluster.core.compiled.loops import Answer, CompiledKMeans, CompiledPasses, MemoryLayout
 from whycluster.core.energies import SquaredEnergy
-from whycluster.core.errors import PopulationWarning
 from whycluster.core.evidence import Assignment
 from whycluster.core.rules import Prior, Sharing
 from whycluster.data.table import ArrayTable
+from whycluster.data.warnings import PopulationWarning
 
 Array = NDArray[Any]
 PROMISED = 1e-4  # of the largest relevance of the row
@@ -174,8 +174,7 @@ def test_beta_is_measured_again_if_single_precision_is_too_rough() -> None:
     X = X.astype(np.float32)
     passes, layout = CompiledPasses(loops_of(centroids), ArrayTable.of(X), 32), MemoryLayout.of(X)
     assert layout is not None
-    part = loops._Part(slice(0, 32), layout, 0)
-    evidence, error = passes._assign_block(part)
+    evidence, error = passes._assign_block(slice(0, 32), layout, 0)
     assert error > 1e-4 * evidence.sum()
     assert passes.measure()[0] == passes.measure(exactly=True)[0]
     with pytest.warns(PopulationWarning, match="far outside"):

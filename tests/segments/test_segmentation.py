@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import whycluster as wc
-from whycluster.core.errors import FewRowsWarning
+from whycluster.data.warnings import FewRowsWarning
 
 pd = pytest.importorskip("pandas")
 pytest.importorskip("kneed")

@@ -11,10 +11,10 @@ from whycluster.cli.formatting import print_notes, to_json
 from whycluster.cli.output import print_result
 from whycluster.cli.reading import TableFile, read, with_dates
 from whycluster.cli.writing import REPORT_SUFFIXES, check_target
-from whycluster.core.errors import PopulationWarning
 from whycluster.data import display
 from whycluster.data.progress import Progress
 from whycluster.data.settings import spelled_as
+from whycluster.data.warnings import PopulationWarning
 from whycluster.segments.changes.comparing import changes as compare_tables
 from whycluster.segments.changes.result import Changes
 

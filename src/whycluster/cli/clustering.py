@@ -16,19 +16,14 @@ from whycluster.cli.naming import read_names
 from whycluster.cli.reading import TableFile, check_text, code_notes, date_notes, read, with_dates
 from whycluster.clustering.labels import fit_surrogate
 from whycluster.core.arrays import Codes
-from whycluster.core.errors import (
-    ColumnWarning,
-    FewRowsWarning,
-    FidelityWarning,
-    InvalidInputError,
-    PopulationWarning,
-)
+from whycluster.core.errors import InvalidInputError
 from whycluster.data import display
 from whycluster.data.column_checks import LIKE_IDENTIFIER, ClassifiedColumns, classify_columns
 from whycluster.data.files import is_utf8
 from whycluster.data.labels import as_labels
 from whycluster.data.progress import Progress
 from whycluster.data.settings import spelled_as
+from whycluster.data.warnings import ColumnWarning, FewRowsWarning, FidelityWarning, PopulationWarning
 from whycluster.explanations.explanation import Explanation
 from whycluster.explanations.fidelity import Fidelity
 from whycluster.models.adapters.registry import to_network

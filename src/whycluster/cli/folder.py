@@ -16,9 +16,10 @@ from whycluster.cli.clustering import CommandOptions, check_model_options, clust
 from whycluster.cli.formatting import cluster_facts, print_notes, to_json
 from whycluster.cli.output import LEGEND, print_message, print_result
 from whycluster.cli.writing import WRITERS
-from whycluster.core.errors import FilesWarning, InvalidInputError, PopulationWarning, WhyClusterError
+from whycluster.core.errors import InvalidInputError, WhyClusterError
 from whycluster.data import display
 from whycluster.data.settings import spelled_as
+from whycluster.data.warnings import FilesWarning, PopulationWarning
 from whycluster.engines.files.engine import check_out, explain_dataset
 from whycluster.engines.files.parts import PARQUET, FilePart, find_parts, is_pattern, load_pyarrow
 from whycluster.engines.files.plan import WHERE

@@ -24,6 +24,7 @@ from whycluster.data.arrays import is_real
 from whycluster.data.labels import read_labels
 from whycluster.data.table import ArrayTable
 from whycluster.data.validation import check_integer
+from whycluster.models.energies.noise import left_out
 
 _INNER_STEPS = 30  # EM steps inside the initial clusters before rows are reassigned
 _INNER_TOLERANCE = 1e-3  # relative change in the spread below which these steps stop early
@@ -238,7 +239,7 @@ def _assign_rows(rows: Floats, support: _Support) -> tuple[Codes, Floats, _Sums]
         x, s = block.x, block.h
         energy.energies(x, s, block.scratch)
         labels[block.rows] = own = s.argmin(axis=1)
-        squares = energy.left_out(x, block.relevance)
+        squares = left_out(energy, x, block.relevance)
         least[block.rows] = s[np.arange(block.n_rows), own] + squares
         raw = rows[block.rows]
         sums = _Sums(np.zeros(n_units), np.zeros((n_units, rows.shape[1])))

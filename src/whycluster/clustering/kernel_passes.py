@@ -9,6 +9,7 @@ from whycluster.core.attribution import run_rows
 from whycluster.core.energies import KernelEnergy
 from whycluster.core.passes import Block
 from whycluster.core.rows import Rows
+from whycluster.models.energies.noise import left_out
 
 
 def energies_of_every_cluster(energy: KernelEnergy, rows: Rows) -> Floats:
@@ -18,7 +19,7 @@ def energies_of_every_cluster(energy: KernelEnergy, rows: Rows) -> Floats:
     def work(block: Block) -> None:
         block.h = result[block.rows]
         block.write_energies()
-        block.h += energy.left_out(block.x, block.relevance)[:, None]
+        block.h += left_out(energy, block.x, block.relevance)[:, None]
 
     run_rows(work, energy, rows)
     return result
@@ -33,7 +34,7 @@ def mean_split(energy: KernelEnergy, rows: Rows, cluster: Codes) -> Floats:
         block.weights[np.arange(block.n_rows), cluster[block.rows]] = 1.0
         energy.combine(block.x, block.weights, block.relevance, block.scratch)
         sums[block.start] = block.relevance.sum(axis=0)
-        energy.left_out(block.x, block.relevance)
+        left_out(energy, block.x, block.relevance)
         sums[block.start] += block.relevance.sum(axis=0)
 
     run_rows(work, energy, rows)

@@ -1,8 +1,6 @@
 """Attribution: from the rows to the relevance of every feature.
 
-Clusters are codes 0..K-1 here. Rows are read block by block. Start reading at `attribute`. For k-means,
-`whycluster.core.compiled` does all the work in compiled loops, except for the sequential rule and thresholds.
-`whycluster.core.passes` implements the same steps in NumPy, for every energy and every query.
+Clusters are codes 0..K-1 here. Rows are read block by block. Start reading at `attribute`.
 """
 
 from __future__ import annotations
@@ -120,11 +118,6 @@ class Population:
         """The number of rows measured."""
         return int(self.sizes.sum())
 
-    @property
-    def members(self) -> tuple[Floats, Codes]:
-        """The means and sizes of the clusters, the arguments of `Energy.with_means`."""
-        return self.means, self.sizes
-
     def __add__(self, other: Population) -> Population:
         n_rows, sizes = max(1, self.n_rows + other.n_rows), self.sizes + other.sizes
         part = self.sizes / np.maximum(sizes, 1)
@@ -157,7 +150,7 @@ def attribute(
             background = population(energy, background)
             own = passes()
             assert isinstance(own, NumpyPasses)  # energies that need means are never compiled
-            own.energy = energy.with_means(*background.members)
+            own.energy = energy.with_means(background.means, background.sizes)
         query = measured(query, energy, background)
         found = passes().answer(Answer.RELEVANCE, Sharing(query.rule, query.beta, query.prior), relevance)
     except OutOfRangeError:

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, nullcontext
-from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,13 +27,7 @@ _FEW_CLUSTERS = 48  # with at most this many clusters, reductions are faster col
 _spreading = threading.Lock()
 
 
-class _Addable(Protocol):
-    """A type that supports addition."""
-
-    def __add__(self, other: Any, /) -> Any: ...
-
-
-Sum = TypeVar("Sum", bound=_Addable)
+Sum = TypeVar("Sum", bound=Any)  # anything that can be added
 
 
 class OutOfRangeError(Exception):
@@ -192,10 +186,9 @@ def _threads(n_tasks: int) -> Iterator[tuple[ThreadPoolExecutor | None, int]]:
 
 @contextmanager
 def single_threaded() -> Iterator[None]:
-    """Run calls on the calling thread, and limit BLAS to one thread as well.
+    """Run calls on the calling thread, and limit BLAS to one thread, for work that already runs in parallel.
 
-    This is for work that already runs in parallel, such as reading, explaining and writing batches. A
-    concurrent call that already uses a pool keeps the pool until the call ends.
+    A concurrent call that already uses a pool keeps the pool until the call ends.
     """
     ours = _spreading.acquire(blocking=False)
     try:

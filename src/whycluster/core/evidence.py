@@ -68,12 +68,12 @@ class Contest(ABC):
     def boundaries(self, energies: Floats, k: int) -> Boundaries:
         """Return the boundaries of cluster k, seen from a point with these energies, (K,)."""
 
-    @abstractmethod
     def add_up(self, weights: Floats) -> Floats:
-        """Return the weight that each competitor counts for, given one weight per cluster, (K,).
+        """Return the weight that each competitor counts for: by default that of its cluster, (K,).
 
         The result is (K,), or (K, K) if it depends on the row's cluster c; row c is then for members of c.
         """
+        return weights
 
 
 class Flat(Contest):
@@ -105,10 +105,6 @@ class Flat(Contest):
         """Return one boundary with every other cluster."""
         competitor = np.delete(np.arange(len(energies)), k)
         return Boundaries(energies[competitor] - energies[k], competitor, competitor < k)
-
-    def add_up(self, weights: Floats) -> Floats:
-        """Return the weights, since every competitor counts for itself."""
-        return weights
 
 
 FLAT = Flat()

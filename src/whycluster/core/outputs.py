@@ -63,16 +63,11 @@ def competition(energy: Energy, rows: Rows, query: CodedQuery) -> NDArray[Any]:
     return _answer(Answer.COMPETITION, energy, rows, query, energy.n_clusters)[1]
 
 
-def gradient(energy: Energy, rows: Rows, cluster: Codes | None = None) -> NDArray[Any]:
-    """Return the gradient of f_c for every row, (n, d); by default c is the assigned cluster.
+def slopes(energy: Energy, rows: Rows, query: CodedQuery) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return the evidence f_c of the query for every row, (n,), and its gradient, (n, d).
 
     f_c is the minimum of the h_k, so its gradient is the gradient of the strongest competitor's h_k.
     """
-    return slopes(energy, rows, CodedQuery(cluster))[1]
-
-
-def slopes(energy: Energy, rows: Rows, query: CodedQuery) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return the evidence of the query for every row, (n,), and its gradient, (n, d)."""
     return _answer(Answer.GRADIENT, energy, rows, query.for_rows(rows), rows.n_features)
 
 
@@ -103,4 +98,7 @@ def informed(energy: Energy, rows: Rows) -> Energy:
 
     Queries about some of the rows then give the same results as queries about all of them.
     """
-    return energy.with_means(*population(energy, rows).members) if energy.needs_means else energy
+    if not energy.needs_means:
+        return energy
+    found = population(energy, rows)
+    return energy.with_means(found.means, found.sizes)

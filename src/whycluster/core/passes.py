@@ -1,7 +1,7 @@
 """NumPy's passes over all rows, block by block, for every energy and every query.
 
 For k-means, `whycluster.core.compiled.loops` has the same passes in compiled loops, except for the sequential
-rule and thresholds. ``tests/core/test_compiled.py`` checks that the two agree.
+rule and thresholds.
 """
 
 from __future__ import annotations
@@ -198,10 +198,9 @@ class NumpyPasses:
         """Write h and the assignment of a block, or take them from the first pass if it kept them."""
         if self._view is not None and self._is_kept:
             block.h = self._view.rows(block.start, block.stop)
-            found = Assignment(*(values[block.rows] for values in self._found))
-            if found.evidence.dtype != np.float64:
-                found = found._replace(evidence=block.h[np.arange(block.n_rows), found.competitor])
-            block.assignment = found
+            cluster, competitor, _ = (values[block.rows] for values in self._found)
+            evidence = block.h[np.arange(block.n_rows), competitor]  # not rounded
+            block.assignment = Assignment(cluster, competitor, evidence)
             return
         block.write_energies()
         block.assignment = _checked(self.compete(block))

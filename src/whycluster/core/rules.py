@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from whycluster.core.arrays import Codes, Floats, row_sums
+from whycluster.core.arrays import Floats, row_sums
 from whycluster.core.evidence import FLAT, Assignment, Contest
 
 # Below this, 1 / h_k may overflow, so f_c / h_k is computed as one division.
@@ -137,7 +137,8 @@ def _path(h: Floats, assignment: Assignment, beta: float, prior: Prior, out: Flo
     _soft_min(h, f, beta / 16.0, out)
     shared = np.exp(f * (-beta / 16.0))
     total = np.zeros_like(out)
-    w, own = _of_rows(prior.weights, assignment.cluster)
+    w, c = prior.weights, assignment.cluster
+    w, own = (w, w[c]) if w.ndim == 1 else (w[c], w[c, c])  # of all clusters, and of the rows' own
     for m, g, power in zip(SIXTEENTHS, NODE_WEIGHTS, _powers(out), strict=True):
         odds = w * power
         odds *= (g * shared ** (m - 1) / (own + shared**m * row_sums(odds)))[:, None]
@@ -180,13 +181,6 @@ def _path_to_model(h: Floats, assignment: Assignment, beta: float, prior: Prior,
         total += odds
     out[...] = total
     _normalize_jointly(h, assignment, out)
-
-
-def _of_rows(weights: Floats, cluster: Codes) -> tuple[Floats, Floats]:
-    """Return the weights of all clusters, (K,) or (b, K), and of the rows' own clusters, (b,)."""
-    if weights.ndim == 1:
-        return weights, weights[cluster]
-    return weights[cluster], weights[cluster, cluster]
 
 
 def _powers(y: Floats) -> Iterator[Floats]:

@@ -9,11 +9,13 @@ Read in this order:
 - `column_kinds`, `missing`, `days`, `iso_dates`: what a column holds, which values are missing, dates as
   numbers, dates in text
 - `columns`, `column_checks`: columns read as numbers, days or text, and classified for clustering
+- `usual_rows`: rows that are far from everything that a network knows
 - `groups`: means, sums and frequencies of groups of rows
 - `labels`: cluster labels and their codes
 - `frames`: results as data frames
 - `display`, `settings`, `progress`: text for messages and terminals
 - `registry`: functions of higher layers that objects of lower layers offer as methods
 - `sql_quoting`: names and values in SQL
+- `warnings`: the warnings of the package
 - `files`, `spreadsheets`, `validation`, `arrays`, `elementwise`: small helpers
 """

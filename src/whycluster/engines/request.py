@@ -167,7 +167,7 @@ class ExplainRequest:
         coded = self.completed
         if network.energy.needs_means:
             network = copy(network)
-            network.energy = network.energy.with_means(*population.members)
+            network.energy = network.energy.with_means(population.means, population.sizes)
         return replace(self, network=network, coded=coded)
 
     def take(self, rows: slice | Codes) -> ExplainRequest:

@@ -14,6 +14,7 @@ import numpy as np
 
 from whycluster.core import outputs
 from whycluster.core.arrays import Floats
+from whycluster.core.attribution import CodedQuery
 from whycluster.core.errors import InvalidInputError, MissingDependencyError
 from whycluster.data.table import ArrayTable
 from whycluster.data.validation import check_integer
@@ -164,7 +165,8 @@ def _without_each(subject: Subject, sampler: Sampler, random_state: int) -> Floa
 def _gradient(subject: Subject, rows: Floats) -> Floats:
     """Return the gradient of f_c at each row; c is the cluster of the subject's row at the same position."""
     assert subject.network is not None
-    return outputs.gradient(subject.network.energy, ArrayTable.of(rows), subject.cluster)
+    query = CodedQuery(subject.cluster)
+    return outputs.slopes(subject.network.energy, ArrayTable.of(rows), query)[1]
 
 
 def _squared_gradient(subject: Subject, random_state: int) -> Floats:  # noqa: ARG001  # the signature of all methods

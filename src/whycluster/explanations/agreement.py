@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whycluster.core.arrays import Codes, Floats
-from whycluster.core.errors import AgreementWarning, level_of_the_caller
 from whycluster.data import display
+from whycluster.data.warnings import AgreementWarning, level_of_the_caller
 from whycluster.explanations.cluster_shares import ClusterShares
 
 LOW = 0.99  # agreement below this raises a warning

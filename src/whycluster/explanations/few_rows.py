@@ -5,8 +5,8 @@ from __future__ import annotations
 import warnings
 
 from whycluster.core.attribution import BETA, CodedQuery
-from whycluster.core.errors import FewRowsWarning, level_of_the_caller
 from whycluster.core.rules import SEQUENTIAL
+from whycluster.data.warnings import FewRowsWarning, level_of_the_caller
 from whycluster.explanations.base import BaseExplanation
 
 ENOUGH = 10  # rows per cluster

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whycluster.core.arrays import Codes, Floats
-from whycluster.core.errors import FidelityWarning, level_of_the_caller
+from whycluster.data.warnings import FidelityWarning, level_of_the_caller
 from whycluster.explanations.cluster_shares import ClusterShares
 
 LOW = 0.95  # agreement below this raises a warning

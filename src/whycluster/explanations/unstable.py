@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from whycluster.core.errors import UnstableRelevanceWarning, level_of_the_caller
+from whycluster.data.warnings import UnstableRelevanceWarning, level_of_the_caller
 
 _FAR_ABOVE = 100.0  # relevance that cancels out to this degree has no meaning
 

@@ -7,7 +7,6 @@ Modules, in reading order:
 - `sequential`: the sequential rule, which adds the features one by one; `gains`: its compiled loops
 - `tiles`: explanations and assignments of a row that do not depend on the other rows, for segmentations
 - `nearest_centroid`: networks of centroids, for several metrics
-- `usual_rows`: rows that are far from everything that a network knows
 - `verification`: the check that a model and its network predict the same clusters
 - `agreement`: how well a network reproduces the labels of a clustering
 - `adapters`: from fitted models to networks, one or more modules per library

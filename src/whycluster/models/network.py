@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from whycluster.core import outputs
+from whycluster.core.arrays import Floats
 from whycluster.core.attribution import Attribution, CodedQuery, Population, attribute, measured
 from whycluster.core.energies import Energy, SquaredEnergy
 from whycluster.core.errors import InvalidInputError, MissingDependencyError, UnsupportedModelError
@@ -32,6 +33,7 @@ from whycluster.data.mixed_table import MixedTable
 from whycluster.data.opening import column_names, open_table
 from whycluster.data.settings import setting
 from whycluster.data.table import Table
+from whycluster.data.usual_rows import warn_of_unusual_rows
 from whycluster.data.validation import invalid_choice
 from whycluster.explanations.agreement import Agreement
 from whycluster.explanations.base import BaseExplanation
@@ -40,7 +42,6 @@ from whycluster.explanations.few_rows import ENOUGH, warn_of_few_rows
 from whycluster.explanations.fidelity import Fidelity
 from whycluster.models.scaling import Scaling, no_centroids
 from whycluster.models.tiles import attribute_each
-from whycluster.models.usual_rows import UnusualColumns, unusual_columns
 from whycluster.models.verification import Verification
 
 if TYPE_CHECKING:
@@ -257,19 +258,15 @@ class Network(ABC):
     labels: NDArray[Any]
     """(K,) the clusters' labels, in the order of the columns of `evidence`."""
 
+    @property
+    def landmarks(self) -> Floats | None:
+        """(m, d) points among the rows that the model was fitted on, or None if none are known."""
+        return None
+
     @cached_property
     def codes(self) -> Labels:
         """The translation between labels and codes 0..K-1."""
         return Labels(self.labels)
-
-    @property
-    def with_text_names(self) -> Network:
-        """The same network, without its column names unless all of them are strings."""
-        if all(isinstance(name, str) for name in self.feature_names or []):
-            return self
-        nameless = copy(self)
-        nameless.feature_names = None
-        return nameless
 
     def rename(self, names: Mapping[Any, str]) -> Network:
         """Return the network with other names for some clusters: ``network.rename({0: "Loyal"})``.
@@ -284,12 +281,12 @@ class Network(ABC):
         """Return the network with other labels, (K,)."""
         network = copy(self)
         vars(network).pop("codes", None)
-        if network.fidelity is not None:
-            codes = self.codes.find(network.fidelity.labels)
-            network.fidelity = replace(network.fidelity, labels=labels[codes])
-        if network.agreement is not None:
-            codes = self.codes.find(network.agreement.labels)
-            network.agreement = replace(network.agreement, labels=labels[codes])
+        if self.fidelity is not None:
+            codes = self.codes.find(self.fidelity.labels)
+            network.fidelity = replace(self.fidelity, labels=labels[codes])
+        if self.agreement is not None:
+            codes = self.codes.find(self.agreement.labels)
+            network.agreement = replace(self.agreement, labels=labels[codes])
         network.labels = labels
         return network
 
@@ -366,7 +363,7 @@ class Network(ABC):
                 "wc.neuralize(pipeline[-1]).gradient(pipeline[:-1].transform(X))."
             )
         cluster = None if target is None else self.codes.encode(target, "gradient", "target")
-        return outputs.gradient(self.energy, table, cluster)
+        return outputs.slopes(self.energy, table, CodedQuery(cluster))[1]
 
     def explain(
         self,
@@ -403,9 +400,7 @@ class Network(ABC):
             self.agreement.warn_if_low()
         if asked.background is None and explanation.evidence.size < ENOUGH * len(self.labels):
             warn_of_few_rows(explanation, coded)
-        if self.agreement is not None:
-            explanation = replace(explanation, agreement=self.agreement)
-        return replace(explanation, model=self.model)  # type: ignore[no-any-return]  # or a TextExplanation
+        return replace(explanation, agreement=self.agreement, model=self.model)  # type: ignore[no-any-return]  # or a TextExplanation
 
     def explain_rows(
         self, X: Any, query: CodedQuery, background: Any, feature_names: Sequence[Hashable] | None
@@ -523,15 +518,9 @@ class Network(ABC):
 
     def open_usual(self, X: Any, where: str, **columns: Unpack[ColumnNames]) -> Table:
         """Return rows as `open` does; warn if they lie far outside the clusters, such as raw rows."""
-        table = self.open(X, where, **columns)
-        found = self.find_unusual(table)
-        if found is not None:
-            found.warn(where)
+        landmarks, table = self.landmarks, self.open(X, where, **columns)
+        warn_of_unusual_rows(landmarks, table)
         return table
-
-    def find_unusual(self, table: Table) -> UnusualColumns | None:  # noqa: ARG002  # not known in general
-        """Return the columns in which rows lie far outside the clusters, or None if they do not."""
-        return None
 
     def open_background(self, background: Any, table: Table) -> Table:
         """Open the background, with its columns matched to those of the model or of the explained frame."""
@@ -585,6 +574,11 @@ class TableNetwork(Network):
         return self.categories is not None
 
     @property
+    def landmarks(self) -> Floats | None:
+        """The landmarks of the energy if all features are numeric."""
+        return self.energy.landmarks if self.categories is None else None
+
+    @property
     def text_columns(self) -> frozenset[int]:
         """The positions of features whose categories are text."""
         known = enumerate(self.categories or [])
@@ -603,10 +597,6 @@ class TableNetwork(Network):
         if self.verification is not None:
             self.verification.check(table, self.codes)
         return table
-
-    def find_unusual(self, table: Table) -> UnusualColumns | None:
-        """Return the columns in which rows lie far outside the clusters, or None if they do not."""
-        return unusual_columns(self.energy, table) if self.categories is None else None
 
 
 def check_rule(rule: Any, where: str) -> None:

@@ -25,18 +25,14 @@ from threadpoolctl import ThreadpoolController
 
 from whycluster.core import blocks
 from whycluster.core.arrays import Floats
-from whycluster.core.errors import (
-    ColumnWarning,
-    InvalidInputError,
-    MissingDependencyError,
-    level_of_the_caller,
-)
+from whycluster.core.errors import InvalidInputError, MissingDependencyError
 from whycluster.data.arrays import is_real
 from whycluster.data.column_checks import LIKE_IDENTIFIER, ClassifiedColumns, classify_columns
 from whycluster.data.columns import as_days, as_numbers, as_text
 from whycluster.data.elementwise import elementwise
 from whycluster.data.progress import Progress
 from whycluster.data.validation import check_integer
+from whycluster.data.warnings import ColumnWarning, level_of_the_caller
 from whycluster.pipelines.steps import READS_NAMES_OF_POLARS
 
 _CURVE_ROWS = 20_000  # maximum number of rows used to choose the number of clusters

@@ -13,13 +13,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from whycluster.core.arrays import Floats
-from whycluster.core.errors import InvalidInputError, PopulationWarning, level_of_the_caller
+from whycluster.core.errors import InvalidInputError
 from whycluster.data import display
 from whycluster.data.arrays import evenly_spaced
 from whycluster.data.column_kinds import ColumnKind
 from whycluster.data.columns import category_as_text
 from whycluster.data.settings import setting
 from whycluster.data.table import Table
+from whycluster.data.warnings import PopulationWarning, level_of_the_caller
 from whycluster.segments.population import (
     KnownColumn,
     KnownPopulation,

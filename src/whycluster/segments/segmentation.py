@@ -12,13 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whycluster.clustering.labels import fit_surrogate
-from whycluster.core.errors import FewRowsWarning, FidelityWarning, InvalidInputError, UnsupportedModelError
+from whycluster.core.errors import InvalidInputError, UnsupportedModelError
 from whycluster.data import display
 from whycluster.data.column_checks import classify_columns
 from whycluster.data.frame_table import as_frame, name_differences
 from whycluster.data.labels import renamed
 from whycluster.data.table import Table
 from whycluster.data.validation import check_integer
+from whycluster.data.warnings import FewRowsWarning, FidelityWarning
 from whycluster.explanations.explanation import Explanation
 from whycluster.explanations.quality.clustering_quality import Quality, quality
 from whycluster.models.adapters.incomplete import OnlyLabels

@@ -1,9 +1,7 @@
 """K-means in compiled loops: one call computes all results of a block of rows.
 
 The loops are in ``kmeans.c``, which is compiled when the package is installed on Linux on x86-64 or aarch64
-with a C compiler. Everywhere else, and for all other models, the sequential rule and thresholds, NumPy
-computes the same results in more steps (`whycluster.core.attribution`). ``tests/core/test_compiled.py``
-checks that the two agree.
+with a C compiler. Everywhere else, NumPy computes the same results in more steps (`whycluster.core.passes`).
 """
 
 from __future__ import annotations
@@ -16,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -165,18 +163,17 @@ class CompiledKMeans:
     ----------
     slopes, squares : (K, d) the split is square_k + slope_k x, up to a term that all clusters share
     bias : (K,) bias_k
-    offset : (d,) subtracted from every row to give x; by default, nothing is subtracted
-    scale : (d,) the weight of the square of each feature, if s_k are squared distances
-    middle : (d,) a point near most centroids, relative to which sums are in single precision; by default,
-        all sums are in double precision
+    offset : (d,) subtracted from every row to give x; None if nothing is subtracted
+    scale : (d,) the weight of the square of each feature
+    middle : (d,) a point near most centroids, relative to which sums are in single precision
     """
 
     slopes: Floats
     squares: Floats
     bias: Floats
-    offset: Floats | None = None
-    scale: Floats | None = None
-    middle: Floats | None = None
+    offset: Floats | None
+    scale: Floats
+    middle: Floats
 
     @property
     def is_available(self) -> bool:
@@ -193,8 +190,6 @@ class CompiledKMeans:
     @functools.cached_property
     def _single(self) -> tuple[list[NDArray[Any]], list[float]] | None:
         """The arrays and numbers of `Model` for single precision, or None if it cannot hold them."""
-        if self.middle is None or self.scale is None:
-            return None
         offset, middle = 0.0 if self.offset is None else self.offset, self.middle.astype(np.float32)
         square = (self.middle - offset) ** 2 * self.scale  # of a cluster in the middle
         slopes = self.slopes + 2.0 * (self.middle - offset) * self.scale
@@ -316,14 +311,6 @@ def at(values: NDArray[Any]) -> int:
     return values.ctypes.data
 
 
-class _Part(NamedTuple):
-    """A block of rows, the layout that holds them, and the number of their first row in it."""
-
-    rows: slice
-    layout: MemoryLayout
-    first: int
-
-
 class CompiledPasses:
     """Run the compiled loops over all rows, block by block.
 
@@ -351,9 +338,9 @@ class CompiledPasses:
             with np.errstate(all="ignore"):
                 self.layout = MemoryLayout.of_block(rows.inputs(0, rows.n_rows, None, x))
         self.given = (cluster is not None) + 2 * (competitor is not None)
-        self.cluster = np.empty(rows.n_rows, np.intp) if cluster is None else np.array(cluster, np.intp)
-        self.competitor = (
-            np.empty(rows.n_rows, np.intp) if competitor is None else np.array(competitor, np.intp)
+        self.cluster, self.competitor = (
+            np.empty(rows.n_rows, np.intp) if codes is None else np.array(codes, np.intp)
+            for codes in (cluster, competitor)
         )
 
     def assign(self) -> Codes:
@@ -369,10 +356,10 @@ class CompiledPasses:
         means: dict[int, float] = {}
         errors: dict[int, float] = {}
 
-        def work(part: _Part) -> None:
-            evidence, error = self._assign_block(part, exactly)
-            start, n_rows = part.rows.start, self.rows.n_rows
-            means[start], errors[start] = float((evidence / n_rows).sum()), error / n_rows
+        def work(rows: slice, layout: MemoryLayout, first: int) -> None:
+            evidence, error = self._assign_block(rows, layout, first, exactly)
+            n_rows = self.rows.n_rows
+            means[rows.start], errors[rows.start] = float((evidence / n_rows).sum()), error / n_rows
 
         self._each_block(work)
         mean = math.fsum(means.values())
@@ -384,26 +371,25 @@ class CompiledPasses:
         """Write the relevance or gradient, (n, d), or the competition, (n, K); return the assignment."""
         evidence = np.empty(self.rows.n_rows, self.rows.dtype)
 
-        def work(part: _Part) -> None:
-            found = self._run_block(part, answer, sharing, out[part.rows])
-            evidence[part.rows] = found
+        def work(rows: slice, layout: MemoryLayout, first: int) -> None:
+            found = self._run_block(rows, layout, first, answer, sharing, out[rows])
+            evidence[rows] = found
             if evidence.dtype != np.float64:
                 check_rounded(out[:0], found)  # the loops have checked the numbers in ``out``
 
         self._each_block(work)
         return Assignment(self.cluster, self.competitor, evidence)
 
-    def _each_block(self, work: Callable[[_Part], object]) -> None:
+    def _each_block(self, work: Callable[[slice, MemoryLayout, int], object]) -> None:
+        """Call ``work`` with the rows of each block, their layout, and the position of the first in it."""
         n_rows, size, d = self.rows.n_rows, self.block_rows, self.loops.slopes.shape[1]
 
         def run(x: Floats, start: int, stop: int) -> None:
-            layout, first = self.layout, start
-            if layout is None:
-                layout, first = (
-                    MemoryLayout.of_block(self.rows.inputs(start, stop, None, x[: stop - start])),
-                    0,
-                )
-            work(_Part(slice(start, stop), layout, first))
+            if self.layout is not None:
+                work(slice(start, stop), self.layout, start)
+            else:
+                x = self.rows.inputs(start, stop, None, x[: stop - start])
+                work(slice(start, stop), MemoryLayout.of_block(x), 0)
 
         if n_rows > size:
             converted = 0 if self.layout is not None else size
@@ -414,27 +400,29 @@ class CompiledPasses:
 
     def _run_block(
         self,
-        part: _Part,
+        rows: slice,
+        layout: MemoryLayout,
+        first: int,
         answer: Answer = Answer.ASSIGNMENT,
         sharing: Sharing | None = None,
         out: NDArray[Any] | None = None,
     ) -> Floats:
-        """Assign the rows of a part and return their evidence; write the answer to ``out`` if given."""
-        rows, layout, first = part
+        """Assign the rows of a block and return their evidence; write the answer to ``out`` if given."""
         evidence = np.empty(rows.stop - rows.start)
         assignment = Assignment(self.cluster[rows], self.competitor[rows], evidence)
         if not self.loops.run(layout, first, assignment, self.given, answer, sharing, out):
             raise OutOfRangeError
         return evidence
 
-    def _assign_block(self, part: _Part, exactly: bool = False) -> tuple[Floats, float]:
-        """Assign the rows of a part; return their evidence and a bound on the sum of its errors."""
-        rows, layout, first = part
+    def _assign_block(
+        self, rows: slice, layout: MemoryLayout, first: int, exactly: bool = False
+    ) -> tuple[Floats, float]:
+        """Assign the rows of a block; return their evidence and a bound on the sum of its errors."""
         evidence, error = np.empty(rows.stop - rows.start), None
         if not (exactly or self.given):
             error = self.loops.run_roughly(layout, first, self.cluster[rows], evidence)
         if error is None:
-            return self._run_block(part), 0.0
+            return self._run_block(rows, layout, first), 0.0
         if math.isnan(error):
             raise OutOfRangeError
         return evidence, error

@@ -75,6 +75,7 @@ class Energy(ABC):
     contest: Contest = FLAT  # which clusters compete
     # (d,) which features are categorical, or None if all are numeric
     categorical: NDArray[np.bool_] | None = None
+    landmarks: Floats | None = None  # (m, d) points among the rows that the model was fitted on, if known
     compiled: CompiledKMeans | None = None  # loops for the same energies; see `loops` for their availability
 
     @property
@@ -139,11 +140,11 @@ class Energy(ABC):
 
     def step_scale(self) -> Floats:
         """Return how much a step of 1 in each input counts in the model's distances, (n_inputs,)."""
-        return np.ones(self.n_features)
+        return np.ones(self.n_inputs)
 
     def compared(self, x: Floats) -> Floats:
-        """Return the rows as the model compares them: transformed and scaled."""
-        return x
+        """Return the rows as the model compares them: transformed and, by default, scaled by `step_scale`."""
+        return np.asarray(x * self.step_scale())
 
     @property
     def squared_terms(self) -> tuple[Floats, Floats] | None:
@@ -160,15 +161,13 @@ class Energy(ABC):
 
         ``cluster`` is (b,), the cluster c of each row. By default, e_k - e_c is written.
         """
-        rows = np.arange(len(x))
-        weights = np.zeros((len(x), self.n_clusters))
         split = np.empty((len(x), self.n_features))
         for k in range(self.n_clusters):
+            weights = np.zeros((len(x), self.n_clusters))
             weights[:, k] = 1.0
-            weights[rows, cluster] -= 1.0
+            weights[np.arange(len(x)), cluster] -= 1.0
             self.combine(x, weights, split, scratch)
             out[:, k] = split
-            weights[...] = 0.0
 
 
 def carve(scratch: Floats, *widths: int) -> list[Floats]:

@@ -48,7 +48,7 @@ class KernelEnergy(Energy):
         near = 0.0 if np.isinf(self.gamma) else 0.1
         self.units = SquaredEnergy(support, scale, near=near, groups=self.unit_cluster)
         self.n_clusters, self.n_features = len(self.sizes), self.units.n_features
-        self.offset = self.units.offset
+        self.offset, self.landmarks = self.units.offset, self.units.prototypes
         if log_weights is None:
             log_weights = np.repeat(-np.log(self.sizes), self.sizes)
         self.log_weights = np.array(log_weights, dtype=np.float64)
@@ -95,7 +95,12 @@ class KernelEnergy(Energy):
         mixture[...] = 0.0
         for units, q in self._shared(x, weights, scratch):
             self._mix(x, units, q, mixture)
-        self._unmix(x, mixture, out)
+        if self._both is None:
+            out[...] = mixture
+            return
+        total, _ = carve(mixture, 2 * self.n_features, 2 * self.n_features)
+        np.multiply(total[:, : self.n_features], x, out=out)
+        out += total[:, self.n_features :]
 
     def differentiate(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:
         """Write sum_k a_k sum_j q_j grad |x - u_j|^2, without the 2 x that all support vectors share."""
@@ -132,28 +137,12 @@ class KernelEnergy(Energy):
         """Return the square root of the scale."""
         return self.units.step_scale()
 
-    def compared(self, x: Floats) -> Floats:
-        """Return the scaled rows."""
-        return self.units.compared(x)
-
     def shares(self, x: Floats, k: int) -> Floats:
         """Return q_j for the support vectors of one cluster, (p, b)."""
         logits = np.empty((self.sizes[k], len(x)))
         self._write_logits(x, self.clusters[k], logits)
         self._share(logits, np.ones(len(x)))
         return logits
-
-    def left_out(self, x: Floats, scratch: Floats) -> Floats:
-        """Return the term that `energies` leaves out, (b,): |x|^2 if squares are expanded, else 0.
-
-        The split of this term over the features is written to ``scratch``, (b, d).
-        """
-        if self._both is None:
-            scratch[...] = 0.0
-        else:
-            np.square(x, out=scratch)
-            scratch *= self.units.scale
-        return row_sums(scratch)
 
     def _mix(self, x: Floats, part: slice, weights: Floats, mixture: Floats) -> None:
         """Add sum_j w_j e_j over a slice of the support vectors to a mixture; ``weights`` is (slice, b)."""
@@ -167,15 +156,6 @@ class KernelEnergy(Energy):
             self.units.split(x, j, split)
             split *= weights[row][:, None]
             mixture += split
-
-    def _unmix(self, x: Floats, mixture: Floats, out: Floats) -> None:
-        """Write the result of `_mix` into ``out`` of shape (b, d)."""
-        if self._both is None:
-            out[...] = mixture
-            return
-        total, _ = carve(mixture, 2 * self.n_features, 2 * self.n_features)
-        np.multiply(total[:, : self.n_features], x, out=out)
-        out += total[:, self.n_features :]
 
     def _shared(self, x: Floats, weights: Floats, scratch: Floats) -> Iterator[tuple[slice, Floats]]:
         """Yield the support vectors of each chunk of clusters with their weights a_k q_j, (p, b)."""

@@ -51,7 +51,7 @@ class SquaredEnergy(AdditiveEnergy):
         groups: Codes | None = None,
     ) -> None:
         # A copy, since the model may be refitted; in C order, since BLAS rounds differently in other orders.
-        self.prototypes = np.array(centroids, dtype=np.float64, order="C")
+        self.prototypes = self.landmarks = np.array(centroids, dtype=np.float64, order="C")
         self.n_clusters, self.n_features = self.prototypes.shape
         self.scratch_width = self.n_inputs = self.n_features
         self.near, self.groups = float(near), None if groups is None else np.array(groups)
@@ -62,11 +62,12 @@ class SquaredEnergy(AdditiveEnergy):
             self.squares = self._moved**2 * self.scale  # (K, d) the constant of each split, if expanded
             self._bias = self.squares.sum(axis=1)
             self.slopes = -2.0 * self._moved * self.scale  # (K, d) gradients, without the 2 x that all share
-            self._copies, self._originals = _duplicates(self.prototypes)
+            self.originals = _originals(self.prototypes)  # (K,) the first of all equal centroids
+            self._copies = np.flatnonzero(self.originals != np.arange(self.n_clusters))
             self.has_copies = self._copies.size > 0
             different = np.delete(np.arange(self.n_clusters), self._copies)
-            scaled, groups = self._moved * np.sqrt(self.scale), np.arange(self.n_clusters)
-            groups = groups if self.groups is None else self.groups
+            scaled = self._moved * np.sqrt(self.scale)
+            groups = np.arange(self.n_clusters) if self.groups is None else self.groups
             self._expanded = not _is_far_apart(scaled[different], self.near, groups[different])
         # (K, d) slopes and (K,) biases of the linear energies
         self.linear = (self.slopes, self._bias) if self._expanded else None
@@ -102,10 +103,6 @@ class SquaredEnergy(AdditiveEnergy):
         """Return the square root of the scale."""
         return np.asarray(np.sqrt(self.scale))
 
-    def compared(self, x: Floats) -> Floats:
-        """Return the scaled rows."""
-        return np.asarray(x * self.step_scale())
-
     def energies(self, x: Floats, out: Floats, scratch: Floats) -> None:
         """Write |x - mu_k|^2 or, if squares are expanded, |mu_k|^2 - 2 mu_k.x, without the common |x|^2."""
         if not self._expanded:
@@ -121,14 +118,7 @@ class SquaredEnergy(AdditiveEnergy):
     def keep_ties(self, energies: Floats) -> None:
         """Make the energies of equal centroids equal, since BLAS may have summed them in different orders."""
         if self.has_copies:
-            energies[:, self._copies] = energies[:, self._originals]
-
-    @property
-    def originals(self) -> Codes:
-        """(K,) for each centroid the first one that equals it, usually itself."""
-        found = np.arange(self.n_clusters)
-        found[self._copies] = self._originals
-        return found
+            energies[:, self._copies] = energies[:, self.originals[self._copies]]
 
     def combine(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:
         """Write sum_k a_k (x - mu_k)^2 or, if expanded, sum_k a_k mu_k^2 - 2 x * sum_k a_k mu_k."""
@@ -152,12 +142,10 @@ class SquaredEnergy(AdditiveEnergy):
         product(weights, self.slopes, out=out)
 
 
-def _duplicates(centroids: Floats) -> tuple[Codes, Codes]:
-    """Return the centroids that repeat an earlier one, and the first occurrence of each."""
+def _originals(centroids: Floats) -> Codes:
+    """Return for each centroid the first one that equals it, usually itself."""
     _, first, same = np.unique(centroids, axis=0, return_index=True, return_inverse=True)
-    original = first[same.ravel()]
-    copies = np.flatnonzero(original != np.arange(len(centroids)))
-    return copies, original[copies]
+    return np.asarray(first[same.ravel()])
 
 
 def _is_far_apart(centroids: Floats, near: float, groups: Codes) -> bool:

@@ -18,6 +18,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from whycluster.core.attribution import Population
+from whycluster.core.errors import InvalidInputError
 from whycluster.data.arrays import is_dask
 from whycluster.engines.dask.graph import by_rows, call_later, each_block, reduce_in_tree, shared
 from whycluster.engines.dask.parts import DaskParts, Partition, Partitions, blocks_of, find_partitions
@@ -51,6 +52,24 @@ def explain_lazily(
         return DaskEngine(parts.partitions).run(parts, other)
     known = replace(parts.partitions, request=request.measure_background(background, columns))
     return DaskEngine(known).run(parts)
+
+
+def check_options(encoder: Any, at: str | None, units: str | None, graph: Any, method: str | None) -> None:
+    """Raise an error for options that do not apply to Dask collections."""
+    if encoder is not None:
+        raise InvalidInputError(
+            "explain: documents must be in memory; got a Dask collection. Call X.compute() first."
+        )
+    if at is not None or units is not None:
+        raise InvalidInputError(
+            "explain: at and units apply only to deep clusterings, which do not accept Dask collections. "
+            "Leave at and units out."
+        )
+    if graph is not None or method is not None:
+        raise InvalidInputError(
+            "explain: graph and method apply only to labels of rows in memory; got a Dask collection. Call "
+            "X.compute() first."
+        )
 
 
 def assign_lazily(network: Network, X: Any) -> Any:

@@ -23,12 +23,13 @@ import numpy as np
 
 from whycluster.core.attribution import Population
 from whycluster.core.blocks import InOrder, single_threaded
-from whycluster.core.errors import FilesWarning, InvalidInputError, PopulationWarning, level_of_the_caller
+from whycluster.core.errors import InvalidInputError
 from whycluster.data.arrays import is_real
 from whycluster.data.display import count, cut
 from whycluster.data.files import as_path
 from whycluster.data.settings import setting
 from whycluster.data.validation import check_integer, invalid_choice
+from whycluster.data.warnings import FilesWarning, PopulationWarning, level_of_the_caller
 from whycluster.engines.aggregates import Aggregate, ReservoirSample
 from whycluster.engines.engine import Engine
 from whycluster.engines.files.batches import MOST_ROWS, BatchReader

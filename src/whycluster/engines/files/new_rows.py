@@ -11,6 +11,7 @@ import numpy as np
 
 from whycluster.data.display import count
 from whycluster.data.table import Table
+from whycluster.data.usual_rows import unusual_columns
 from whycluster.engines.files.parts import FilePart, PartError
 from whycluster.engines.request import ExplainRequest
 from whycluster.models.network import Network
@@ -88,5 +89,4 @@ class PartComparison:
 
 def _judge_unknown(network: Network, table: Table) -> Verdict:
     """Compare rows with the clusters of a network."""
-    found = network.find_unusual(table)
-    return Verdict("" if found is None else found.text, False)
+    return Verdict(unusual_columns(network.landmarks, table), False)

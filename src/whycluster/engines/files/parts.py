@@ -18,9 +18,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, final
 
-from whycluster.core.errors import FilesWarning, InvalidInputError, MissingDependencyError
+from whycluster.core.errors import InvalidInputError, MissingDependencyError
 from whycluster.data.display import count, cut
 from whycluster.data.missing import MISSING_WORDS
+from whycluster.data.warnings import FilesWarning
 
 PARQUET = (".parquet", ".parq", ".pq")
 KINDS = (*PARQUET, ".csv", ".tsv")

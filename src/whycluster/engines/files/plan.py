@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import PurePosixPath
@@ -48,8 +49,11 @@ class ModelColumns(NamedTuple):
     @classmethod
     def of(cls, network: Network) -> ModelColumns:
         """Return the columns that a network takes."""
-        network = network.with_text_names
-        sizes, names = (network.n_features, network.n_clusters), network.feature_names
+        names = network.feature_names
+        if not all(isinstance(name, str) for name in names or []):
+            network = copy(network)
+            network.feature_names = names = None
+        sizes = network.n_features, network.n_clusters
         text, any_kind = network.text_columns, network.takes_any_kind
         only_text = text if network.categories is not None else frozenset()
         known = None if names is None else [str(name) for name in names]

@@ -9,6 +9,8 @@ from whycluster.core.energies import AdditiveEnergy, Energy
 from whycluster.core.energies.energy import Parts, Quadratics, carve
 from whycluster.data.arrays import standardized
 
+_SPREAD = 2.0  # standard deviations between a mean and its landmarks
+
 
 class _MixtureEnergy(Energy):
     """The base class for mixtures with diagonal or full covariances."""
@@ -49,6 +51,7 @@ class DiagonalGaussianEnergy(_MixtureEnergy, AdditiveEnergy):
         self.log_weights = np.array(log_weights, dtype=np.float64)
         self._halves = self.precisions / 2
         self._logs = -np.log(self.precisions) / 2
+        self.landmarks = _around(means, 1.0 / np.sqrt(self.precisions))
 
     @property
     def centers(self) -> Floats:
@@ -133,6 +136,7 @@ class GaussianEnergy(_MixtureEnergy):
         if deviations is None:  # S = P^-T P^-1
             deviations = _lengths(np.linalg.inv(self.roots).transpose(0, 2, 1))
         self.deviations = np.array(deviations, dtype=np.float64, order="C")
+        self.landmarks = _around(means, self.deviations)
         self._prepare_split()
 
     def _prepare_split(self) -> None:
@@ -217,3 +221,8 @@ def _lengths(matrices: Floats) -> Floats:
     top = np.abs(matrices).max(axis=2, keepdims=True)
     top[top == 0.0] = 1.0
     return np.asarray(top[..., 0] * np.linalg.norm(matrices / top, axis=2))
+
+
+def _around(means: Floats, deviations: Floats) -> Floats:
+    """Return points on both sides of each mean, (2 K, d)."""
+    return np.vstack([means - _SPREAD * deviations, means + _SPREAD * deviations])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from whycluster.core.arrays import Codes, Floats
+from whycluster.core.arrays import Codes, Floats, row_sums
 from whycluster.core.energies import Energy, KernelEnergy
 from whycluster.core.energies.energy import Parts, carve
 
@@ -32,6 +32,7 @@ class FloorEnergy(Energy):
         self.split = np.array(split, dtype=np.float64)
         self.n_clusters, self.n_features = clusters.n_clusters + 1, clusters.n_features
         self.offset, self.stiffness = clusters.offset, clusters.stiffness
+        self.landmarks = clusters.landmarks
         self.scratch_width = max(clusters.scratch_width, self.n_features)
 
     @property
@@ -57,14 +58,14 @@ class FloorEnergy(Energy):
     def energies(self, x: Floats, out: Floats, scratch: Floats) -> None:
         """Write the energies of the clusters, then the floor, with |x|^2 subtracted from all of them."""
         self.clusters.energies(x, out[:, :-1], *carve(scratch, self.clusters.scratch_width))
-        out[:, -1] = self.floor - self.clusters.left_out(x, *carve(scratch, self.n_features))
+        out[:, -1] = self.floor - left_out(self.clusters, x, *carve(scratch, self.n_features))
 
     def combine(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:
         """Write the weighted splits of the clusters and the floor; here, |x|^2 does not cancel."""
         floor = weights[:, -1, None]
         self.clusters.combine(x, weights[:, :-1], out, *carve(scratch, self.clusters.scratch_width))
         (common,) = carve(scratch, self.n_features)
-        self.clusters.left_out(x, common)
+        left_out(self.clusters, x, common)
         common *= floor
         out -= common
         out += floor * self.split
@@ -76,3 +77,16 @@ class FloorEnergy(Energy):
         np.multiply(x, 2.0 * self.clusters.units.scale, out=common)
         common *= weights[:, -1, None]
         out -= common
+
+
+def left_out(energy: KernelEnergy, x: Floats, scratch: Floats) -> Floats:
+    """Return the term that `KernelEnergy.energies` leaves out, (b,): |x|^2 if squares are expanded, else 0.
+
+    The split of this term over the features is written to ``scratch``, (b, d).
+    """
+    if energy.units.linear is None:
+        scratch[...] = 0.0
+    else:
+        np.square(x, out=scratch)
+        scratch *= energy.units.scale
+    return row_sums(scratch)

@@ -59,6 +59,7 @@ class PooledEnergy(Energy):
     def __init__(self, members: Floats, sizes: Codes, metric: str, has_noise: bool) -> None:
         self.members = np.array(members, dtype=np.float64, order="C")
         self.sizes, self.metric = np.array(sizes, dtype=np.intp), metric
+        self.landmarks = self.members if metric == "euclidean" else None
         self.n_clusters, self.n_features = len(self.sizes) + has_noise, self.members.shape[1]
         self.offset = None
         # Blocks are at most about this long, so that the work arrays stay in the cache.

@@ -173,7 +173,7 @@ class TreeEnergy(Energy):
         self.contest = tree
         self.nodes = SquaredEnergy(centers)
         self.n_clusters, self.n_features = tree.n_clusters, self.nodes.n_features
-        self.offset = self.nodes.offset
+        self.offset, self.landmarks = self.nodes.offset, self.nodes.landmarks
         self.scratch_width = self.nodes.n_clusters + self.nodes.scratch_width
 
     def linearized(self) -> TreeEnergy:

@@ -35,10 +35,6 @@ class ZeroReferenceEnergy(Energy):
         """Return the square root of the scale."""
         return self.squares.step_scale()
 
-    def compared(self, x: Floats) -> Floats:
-        """Return the scaled rows."""
-        return self.squares.compared(x)
-
     def energies(self, x: Floats, out: Floats, scratch: Floats) -> None:
         """Write |x - mu_k|^2, up to one constant per row."""
         self.squares.energies(x, out, scratch)

@@ -16,7 +16,7 @@ from sklearn.neighbors import NearestCentroid
 from sklearn.preprocessing import MinMaxScaler, RobustScaler, StandardScaler
 
 import whycluster as wc
-from whycluster.models.usual_rows import unusual_columns
+from whycluster.data.usual_rows import unusual_columns
 
 Made = Callable[[], Any]
 MODELS: dict[str, Made] = {
@@ -32,7 +32,7 @@ MODELS: dict[str, Made] = {
 
 def is_unusual(model: Any, rows: Any) -> bool:
     network = wc.neuralize(model)
-    return unusual_columns(network.energy, network.open(rows, "explain")) is not None
+    return unusual_columns(network.landmarks, network.open(rows, "explain")) != ""
 
 
 @pytest.mark.parametrize("scaler", [StandardScaler, MinMaxScaler, RobustScaler])
@@ -141,8 +141,8 @@ def test_density_based_clusters_are_compared() -> None:
     raw = load_wine().data
     scaled = StandardScaler().fit_transform(raw)
     network = wc.neuralize(DBSCAN(eps=2.3, min_samples=5).fit(scaled), rows=scaled)
-    assert unusual_columns(network.energy, network.open(scaled, "explain")) is None
-    assert unusual_columns(network.energy, network.open(raw, "explain")) is not None
+    assert unusual_columns(network.landmarks, network.open(scaled, "explain")) == ""
+    assert unusual_columns(network.landmarks, network.open(raw, "explain")) != ""
 
 
 def test_raw_files_are_warned_of(tmp_path: Path) -> None:
