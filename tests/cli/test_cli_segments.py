@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,9 @@ def test_show(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert f"numbers {frame['age'].isna().sum():>8}" in text
     assert f"{frame['since'].min().date()} to {frame['since'].max().date()}" in text
     assert "Bern, Oslo, Rome" in text
+    told = wc.segment(frame[["age", "spend"]].assign(told=frame["age"] > 40), 2, measure_quality=False)
+    wc.save(told, folder / "told.why")
+    assert re.search(r"^told +booleans +0 +false and true$", run(capsys, "show", folder / "told.why"), re.M)
     facts = json.loads(run(capsys, "show", folder / "segments.why", "--json"))
     assert facts["rows"] == 120
     assert facts["clusters"][0] == {"cluster": "Loyal", "rows": int(seg.sizes[0])}

@@ -80,6 +80,8 @@ def _values(column: KnownColumn) -> str:
     """Return the range or the first categories of a column."""
     if column.range is not None:
         low, high = column.range[0], column.range[-1]
+        if column.kind is ColumnKind.BOOLEAN:
+            return " and ".join(str(bool(value)).lower() for value in sorted({low, high}))
         shown = display.format_dates if column.kind is ColumnKind.DATE else display.numbers
         first, last = shown([low, high])
         return f"{first} to {last}"
