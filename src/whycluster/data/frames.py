@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from whycluster.core.errors import InvalidInputError, MissingDependencyError
 from whycluster.data.missing import is_missing
-from whycluster.data.validation import invalid_choice
+from whycluster.data.validation import check_choice
 
 BACKENDS = ("pandas", "polars", "pyarrow")
 
@@ -35,8 +35,8 @@ def build_frame(
     backend : "pandas", "polars" or "pyarrow"; None selects the library of ``like``
     same_rows : whether the rows are those of ``like``; if so, a pandas index is copied
     """
-    if backend is not None and backend not in BACKENDS:
-        raise invalid_choice(backend, BACKENDS, where, "backend")
+    if backend is not None:
+        check_choice(backend, BACKENDS, where, "backend")
     source = nw.from_native(like, eager_only=True, pass_through=True)
     if not isinstance(source, nw.DataFrame):
         source = None

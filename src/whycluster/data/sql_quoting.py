@@ -13,7 +13,7 @@ import numpy as np
 
 from whycluster.core.errors import InvalidInputError
 from whycluster.data.missing import is_missing
-from whycluster.data.validation import invalid_choice
+from whycluster.data.validation import check_choice
 
 DUCKDB, POSTGRES, SPARK = "duckdb", "postgres", "spark"
 DIALECTS = (DUCKDB, POSTGRES, SPARK)
@@ -28,8 +28,7 @@ _LONGEST = 63  # bytes of a name; PostgreSQL truncates longer names
 
 def check_dialect(dialect: Any, where: str) -> None:
     """Raise an error unless the dialect is known; ``where`` names the public function."""
-    if dialect not in DIALECTS:
-        raise invalid_choice(dialect, DIALECTS, where, "dialect")
+    check_choice(dialect, DIALECTS, where, "dialect")
 
 
 def quote_name(name: Hashable, dialect: str, where: str) -> str:

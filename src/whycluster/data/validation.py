@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -22,8 +22,9 @@ def check_integer(value: Any, least: int, where: str, name: str, also: str = "")
         )
 
 
-def invalid_choice(value: Any, choices: Iterable[str | None], where: str, name: str) -> InvalidInputError:
-    """Return the error for a parameter whose value is not one of the choices."""
-    return InvalidInputError(
-        f"{where}: {name} must be one of {', '.join(map(repr, choices))}; got {value!r}."
-    )
+def check_choice(value: Any, choices: Collection[str | None], where: str, name: str) -> None:
+    """Raise an error unless a parameter is one of the choices."""
+    if not (value is None or isinstance(value, str)) or value not in choices:
+        raise InvalidInputError(
+            f"{where}: {name} must be one of {', '.join(map(repr, choices))}; got {value!r}."
+        )

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from whycluster.core.errors import InvalidInputError, UnsupportedModelError
 from whycluster.data.frames import build_frame
-from whycluster.data.validation import invalid_choice
+from whycluster.data.validation import check_choice
 from whycluster.deep.encoder import Encoder, Inputs, track
 from whycluster.deep.explanation import CHANNELS, UNITS, DeepExplanation, SpatialExplanation, channel_axis
 from whycluster.deep.lrp.composites import Composite, composite_of, with_bounds
@@ -307,8 +307,7 @@ def check_readout(encoder: Encoder, at: Any, units: Any, where: str) -> None:
     """Raise an error unless ``at`` is a layer of the encoder and ``units`` is a known option."""
     if at is not None:
         encoder.check_layer(at, where, "at")
-    if units not in UNITS:
-        raise invalid_choice(units, UNITS, where, "units")
+    check_choice(units, UNITS, where, "units")
 
 
 def encode_points(

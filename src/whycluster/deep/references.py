@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from whycluster.core.energies import LinearEnergy, SquaredEnergy
 from whycluster.core.errors import UnsupportedModelError
-from whycluster.data.validation import invalid_choice
+from whycluster.data.validation import check_choice
 from whycluster.models.energies import ZeroReferenceEnergy
 from whycluster.models.network import Network, TableNetwork
 
@@ -26,8 +26,7 @@ class Reference(NamedTuple):
 
 def check_reference(reference: Any, head: Network) -> None:
     """Raise an error unless the head can measure features from this reference."""
-    if not isinstance(reference, str) or reference not in _CHOICES:
-        raise invalid_choice(reference, _CHOICES, "DeepClustering", "reference")
+    check_choice(reference, _CHOICES, "DeepClustering", "reference")
     if reference == ZERO and not _can_use_zero(head):
         raise UnsupportedModelError(
             f"DeepClustering: reference={ZERO!r} requires k-means, another nearest-centroid model or a "

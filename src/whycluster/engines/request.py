@@ -24,7 +24,7 @@ from whycluster.data.frame_table import FrameTable
 from whycluster.data.opening import column_names, open_table
 from whycluster.data.settings import setting
 from whycluster.data.table import Table
-from whycluster.data.validation import invalid_choice
+from whycluster.data.validation import check_choice
 from whycluster.engines.results import SKIP, ArrowFormat, PartResult
 from whycluster.explanations.explanation import Explanation
 from whycluster.models.adapters.incomplete import OnlyLabels
@@ -85,8 +85,8 @@ class ExplainRequest:
         Warn if the model is a surrogate with low fidelity. The warning refers to ``fidelity_expression`` for
         details; pass None for no warning. The query's background is not used here; see `measure_background`.
         """
-        if invalid not in (*INVALID, "refuse"):
-            raise invalid_choice(invalid, INVALID, where, "invalid")
+        if invalid != "refuse":
+            check_choice(invalid, INVALID, where, "invalid")
         check_for_all_rows(query, where)
         network = read_network(model, where, metric)
         coded = query.coded(network.labels, network.energy, where, network.default_rule)

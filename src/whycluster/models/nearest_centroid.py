@@ -12,7 +12,7 @@ from whycluster.core.arrays import Floats
 from whycluster.core.energies import Energy, LinearEnergy, SquaredEnergy
 from whycluster.core.errors import InvalidInputError
 from whycluster.data.opening import column_names, open_table
-from whycluster.data.validation import invalid_choice
+from whycluster.data.validation import check_choice
 from whycluster.models.energies import CosineEnergy, ManhattanEnergy, StudentEnergy
 from whycluster.models.network import Network, TableNetwork
 from whycluster.models.verification import Verification
@@ -76,8 +76,7 @@ def from_centroids(model: Any, metric: str = "euclidean", where: str = "neuraliz
             f"{where}: metric applies only to centroids, or to a fitted model with cluster_centers_ and "
             f"predict; got {type(model).__name__}."
         )
-    if not isinstance(metric, str) or metric not in METRICS:
-        raise invalid_choice(metric, METRICS, where, "metric")
+    check_choice(metric, METRICS, where, "metric")
     if names is not None or is_array:
         return nearest_centroid(model, metric=metric, feature_names=names)
     return nearest_centroid(

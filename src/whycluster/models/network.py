@@ -34,7 +34,7 @@ from whycluster.data.opening import column_names, open_table
 from whycluster.data.settings import setting
 from whycluster.data.table import Table
 from whycluster.data.usual_rows import warn_of_unusual_rows
-from whycluster.data.validation import invalid_choice
+from whycluster.data.validation import check_choice
 from whycluster.explanations.agreement import Agreement
 from whycluster.explanations.base import BaseExplanation
 from whycluster.explanations.explanation import Explanation
@@ -601,5 +601,4 @@ class TableNetwork(Network):
 
 def check_rule(rule: Any, where: str) -> None:
     """Raise an error unless ``rule`` is the name of a rule."""
-    if not isinstance(rule, str) or rule not in RULES:
-        raise invalid_choice(rule, RULES, where, setting("rule"))
+    check_choice(rule, RULES, where, setting("rule"))

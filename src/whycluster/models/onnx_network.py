@@ -18,7 +18,7 @@ from onnx import TensorProto, helper, numpy_helper
 from whycluster.core.arrays import Codes
 from whycluster.core.energies import SquaredEnergy
 from whycluster.core.rules import CONTRAST, JOINT, MIN_TAKE_MOST, NODE_WEIGHTS, PATH, SIXTEENTHS, Sharing
-from whycluster.data.validation import invalid_choice
+from whycluster.data.validation import check_choice
 from whycluster.explanations.exchange.json_values import to_plain
 from whycluster.models.scaling import Scaling
 
@@ -91,10 +91,8 @@ class _Competition(NamedTuple):
 
 def check_options(rule: str, dtype: Any) -> None:
     """Raise an error if there is no graph for this rule or dtype."""
-    if not isinstance(dtype, str) or dtype not in _DTYPES:
-        raise invalid_choice(dtype, _DTYPES, "to_onnx", "dtype")
-    if rule not in _SUPPORTED_RULES:
-        raise invalid_choice(rule, _SUPPORTED_RULES, "to_onnx", "rule")
+    check_choice(dtype, _DTYPES, "to_onnx", "dtype")
+    check_choice(rule, _SUPPORTED_RULES, "to_onnx", "rule")
 
 
 def build(

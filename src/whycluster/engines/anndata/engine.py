@@ -22,7 +22,7 @@ from whycluster.core import attribution
 from whycluster.core.arrays import Codes
 from whycluster.core.attribution import Population
 from whycluster.core.errors import InvalidInputError
-from whycluster.data.validation import check_integer, invalid_choice
+from whycluster.data.validation import check_choice, check_integer
 from whycluster.engines.anndata.gene_model import CHUNK_VALUES, GeneModel, chunks, fit_gene_model
 from whycluster.engines.anndata.parts import (
     ALL,
@@ -221,8 +221,7 @@ def _check_query(query: Query, groups: CellGroups) -> None:
 
 
 def _check_options(output: Any, n_top: Any, n_genes: Any, chunk_size: Any) -> None:
-    if output not in _OUTPUTS:
-        raise invalid_choice(output, _OUTPUTS, WHERE, "output")
+    check_choice(output, _OUTPUTS, WHERE, "output")
     check_integer(n_top, 1, WHERE, "n_top")
     check_integer(n_genes, 1, WHERE, "n_genes")
     if chunk_size is not None:

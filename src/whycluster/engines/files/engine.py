@@ -28,7 +28,7 @@ from whycluster.data.arrays import is_real
 from whycluster.data.display import count, cut
 from whycluster.data.files import as_path
 from whycluster.data.settings import setting
-from whycluster.data.validation import check_integer, invalid_choice
+from whycluster.data.validation import check_choice, check_integer
 from whycluster.data.warnings import FilesWarning, PopulationWarning, level_of_the_caller
 from whycluster.engines.aggregates import Aggregate, ReservoirSample
 from whycluster.engines.engine import Engine
@@ -212,8 +212,7 @@ def _check_writes_rows(output: str, plan: RunPlan, top: int | None) -> None:
 
 
 def _check_options(top: Any, output: Any, batch_rows: Any, workers: Any) -> None:
-    if output not in OUTPUTS:
-        raise invalid_choice(output, OUTPUTS, WHERE, "output")
+    check_choice(output, OUTPUTS, WHERE, "output")
     if top is not None:
         check_integer(top, 1, WHERE, "top", "None or ")
     for name, value in (("batch_rows", batch_rows), ("workers", workers)):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from whycluster.core.attribution import Population
 from whycluster.core.errors import InvalidInputError
 from whycluster.data.settings import setting
-from whycluster.data.validation import check_integer, invalid_choice
+from whycluster.data.validation import check_choice, check_integer
 from whycluster.engines.engine import Engine
 from whycluster.engines.request import FIDELITY_EXPRESSION, ExplainRequest, population_to_json
 from whycluster.engines.results import LAYOUTS
@@ -120,8 +120,7 @@ def explain(
 
 
 def _check_options(layout: Any, top: Any, prefix: Any) -> None:
-    if layout not in LAYOUTS:
-        raise invalid_choice(layout, LAYOUTS, WHERE, "layout")
+    check_choice(layout, LAYOUTS, WHERE, "layout")
     if top is not None:
         check_integer(top, 1, WHERE, "top", "None or ")
     if not isinstance(prefix, str):

@@ -13,7 +13,7 @@ from whycluster.core.arrays import Codes, Floats
 from whycluster.core.errors import InvalidInputError
 from whycluster.data.arrays import is_real, is_sparse
 from whycluster.data.labels import read_labels
-from whycluster.data.validation import invalid_choice
+from whycluster.data.validation import check_choice
 from whycluster.models.adapters.density import ordered
 from whycluster.models.adapters.incomplete import OnlyLabels
 from whycluster.models.energies.votes import CommunityEnergy
@@ -81,8 +81,8 @@ class _Community(NamedTuple):
 def labels_on_graph(labels: Any, graph: Any, where: str) -> OnlyLabels:
     """Return labels whose rule is that of communities of a graph."""
     found = graph if isinstance(graph, Graph) else Graph(graph)
-    if found.quality is not None and found.quality not in QUALITIES:
-        raise invalid_choice(found.quality, QUALITIES, where, "quality")
+    if found.quality is not None:
+        check_choice(found.quality, QUALITIES, where, "quality")
     if found.resolution is not None and not (is_real(found.resolution) and found.resolution >= 0.0):
         raise InvalidInputError(
             f"{where}: resolution must be a number of at least 0, or None; got {found.resolution!r}."

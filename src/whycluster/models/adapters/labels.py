@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from whycluster.core.arrays import Codes, Floats
 from whycluster.core.errors import InvalidInputError
 from whycluster.data.labels import read_labels
-from whycluster.data.validation import invalid_choice
+from whycluster.data.validation import check_choice
 from whycluster.models.adapters.density import ordered
 from whycluster.models.adapters.graph import labels_on_graph
 from whycluster.models.adapters.incomplete import OnlyLabels
@@ -29,8 +29,8 @@ def with_chosen_rule(found: Network | OnlyLabels, graph: Any, method: Any, where
             f"{where}: {name} applies only to labels and to models that provide only labels; this model "
             f"determines its own network. Leave {name} out."
         )
-    if method is not None and method not in METHODS:
-        raise invalid_choice(method, METHODS, where, "method")
+    if method is not None:
+        check_choice(method, METHODS, where, "method")
     if graph is not None:
         if method is not None:
             raise InvalidInputError(
