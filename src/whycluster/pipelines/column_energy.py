@@ -50,12 +50,7 @@ class ColumnsEnergy(WrappedEnergy):
 
     def apart_from(self, x: Floats) -> Energy:
         """Return the energies of changed versions of a row."""
-        energy = self.energy.apart_from(x)
-        if energy is self.energy:
-            return self
-        found = copy(self)
-        found.energy = energy
-        return found
+        return self.around(self.energy.apart_from(x))
 
     def compared(self, x: Floats) -> Floats:
         """Return the rows in the form in which the energy of the features compares them."""

@@ -108,14 +108,7 @@ class MixingEnergy(WrappedEnergy):
 
     def apart_from(self, x: Floats) -> Energy:
         """Return the energies of changed versions of a row."""
-        z = np.empty((len(x), self.n_outputs))
-        self.map(x, z)
-        energy = self.energy.apart_from(z)
-        if energy is self.energy:
-            return self
-        found = copy(self)
-        found.energy = energy
-        return found
+        return self.around(self.energy.apart_from(self._mapped(x)))
 
     def linearized(self) -> Energy | None:
         """Return the linearized energy after the same map."""
@@ -138,9 +131,7 @@ class MixingEnergy(WrappedEnergy):
 
     def compared(self, x: Floats) -> Floats:
         """Return the mapped rows in the form in which the energy compares them."""
-        z = np.empty((len(x), self.n_outputs))
-        self.map(x, z)
-        return self.energy.compared(z)
+        return self.energy.compared(self._mapped(x))
 
     def lifted(self, points: Floats, starts: Floats) -> Floats:
         """Return those x, (k, D), that map onto ``points`` of z, (k, m), and are nearest to ``starts``."""
@@ -150,6 +141,12 @@ class MixingEnergy(WrappedEnergy):
     def map(self, x: Floats, z: Floats) -> None:
         """Write A x + o, minus the offset of the energy, into ``z``."""
         self.linear.apply(x, self.shift, z)
+
+    def _mapped(self, x: Floats) -> Floats:
+        """Return A x + o, minus the offset of the energy."""
+        z = np.empty((len(x), self.n_outputs))
+        self.map(x, z)
+        return z
 
 
 def _whole_clusters(energy: Energy, clusters: Parts) -> Parts:
@@ -423,7 +420,7 @@ class UnmixedGaussianEnergy(MixingEnergy):
             log_det = -np.log(energy.precisions).sum(axis=1) / 2
         pulled = np.array([self.linear.matrix.T @ root for root in roots])
         self._components = GaussianEnergy(
-            self.lifted(energy.centers, means), pulled, energy.log_weights, log_det
+            self.lifted(energy.centers, means), pulled, energy.log_weights, log_det=log_det
         )
 
     def combine(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:

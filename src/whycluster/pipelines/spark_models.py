@@ -47,7 +47,7 @@ def _mixture(model: Any) -> Network:
     means = np.array([rows[k].mean.toArray() for k in used])
     components = [_component(rows[k].cov.toArray()) for k in used]
     roots, log_dets, deviations = (np.array(each) for each in zip(*components, strict=True))
-    energy = GaussianEnergy(means, roots, np.log(weights[used]), log_dets, deviations)
+    energy = GaussianEnergy(means, roots, np.log(weights[used]), log_det=log_dets, deviations=deviations)
     return TableNetwork(energy, labels=used)
 
 

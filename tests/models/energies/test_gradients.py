@@ -74,7 +74,7 @@ ENERGIES: dict[str, Callable[[float], Energy]] = {
     ),
     "Gaussian": lambda shift: GaussianEnergy(normal(K, D) + shift, triangular(K), normal(K, seed=5)),
     "Gaussian with determinants of its own": lambda shift: GaussianEnergy(
-        normal(K, D) + shift, normal(K, D, D), normal(K, seed=5), normal(K, seed=6)
+        normal(K, D) + shift, normal(K, D, D), normal(K, seed=5), log_det=normal(K, seed=6)
     ),
     "tied Gaussian": lambda shift: GaussianEnergy(normal(K, D) + shift, triangular(1), normal(K, seed=5)),
     "kernel": kernel,

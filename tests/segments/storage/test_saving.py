@@ -259,7 +259,7 @@ ENERGIES: list[Energy] = [
     TreeEnergy(Tree(np.array([1, -1, -1, -1]), np.array([-1, 2, 0, 1])), RNG.normal(size=(4, 3))),
 ]
 DETERMINED = GaussianEnergy(
-    RNG.normal(size=(4, 3)), RNG.normal(size=(4, 3, 3)), RNG.normal(size=4), RNG.normal(size=4)
+    RNG.normal(size=(4, 3)), RNG.normal(size=(4, 3, 3)), RNG.normal(size=4), log_det=RNG.normal(size=4)
 )
 BEHIND_STEPS = {  # wrap other energies, with the steps of a pipeline
     "TransformedEnergy",

@@ -118,6 +118,7 @@ class GaussianEnergy(_MixtureEnergy):
         means: Floats,
         roots: Floats,
         log_weights: Floats,
+        *,
         log_det: Floats | None = None,
         deviations: Floats | None = None,
     ) -> None:
