@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Callable
+from functools import partial, wraps
 from typing import Any
 
 import numpy as np
@@ -38,12 +39,23 @@ def other_metric(model: Any) -> str:
     )
 
 
+def _if_metric_is_known(function: Callable[[Any, str], OnlyLabels]) -> Callable[[Any], OnlyLabels]:
+    """Call the function with a fitted model and its metric, or return labels without a rule."""
+
+    @wraps(function)
+    def adapted(model: Any) -> OnlyLabels:
+        check_fitted(model)
+        metric = known_metric(model.metric, getattr(model, "p", None))  # HDBSCAN has no p
+        if metric is None or model.metric_params:
+            return without_rule(model, other_metric(model))
+        return function(model, metric)
+
+    return adapted
+
+
 @adapt.register(DBSCAN)
-def _dbscan(model: Any) -> OnlyLabels:
-    check_fitted(model)
-    metric = known_metric(model.metric, model.p)
-    if metric is None or model.metric_params:
-        return without_rule(model, other_metric(model))
+@_if_metric_is_known
+def _dbscan(model: Any, metric: str) -> OnlyLabels:
     cores, labels = model.components_, model.labels_
     if issparse(cores):
         return without_rule(
@@ -61,12 +73,9 @@ def _dbscan(model: Any) -> OnlyLabels:
 
 
 @adapt.register(HDBSCAN)
-def _hdbscan(model: Any) -> OnlyLabels:
-    check_fitted(model)
+@_if_metric_is_known
+def _hdbscan(model: Any, metric: str) -> OnlyLabels:
     labels, tree = model.labels_, model._single_linkage_tree_
-    metric = known_metric(model.metric)
-    if metric is None or model.metric_params:
-        return without_rule(model, other_metric(model))
     if model.alpha != 1.0:
         return without_rule(model, f"A rule is known only for alpha=1; this one has alpha={model.alpha!r}.")
     if labels.max(initial=-1) < 0 or labels.min() < -1:
@@ -79,11 +88,8 @@ def _hdbscan(model: Any) -> OnlyLabels:
 
 
 @adapt.register(OPTICS)
-def _optics(model: Any) -> OnlyLabels:
-    check_fitted(model)
-    metric = known_metric(model.metric, model.p)
-    if metric is None or model.metric_params:
-        return without_rule(model, other_metric(model))
+@_if_metric_is_known
+def _optics(model: Any, metric: str) -> OnlyLabels:
     if model.labels_.max(initial=-1) < 0:
         return without_rule(model, "This OPTICS found no clusters: all rows are noise.")
     rule = partial(_extracted if model.cluster_method == "dbscan" else _steep, model, metric)
