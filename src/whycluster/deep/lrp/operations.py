@@ -14,7 +14,7 @@ Linear operations with weights use the rules of the composite. All other operati
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -429,9 +429,7 @@ def _add_product(operation: Operation, R: Tensor, context: LrpContext) -> Shares
         R = R * product * safe_divide(torch.ones_like(R), a + product)
     if isinstance(base, Variable):
         yield base, of_base.sum_to_size(base.shape)
-    chosen = [v for v in variables if not v.scales] or variables
-    for variable in chosen:
-        yield variable, R.sum_to_size(variable.shape) / len(chosen)
+    yield from _equal_shares([v for v in variables if not v.scales] or variables, R)
 
 
 @_handles(
@@ -522,9 +520,12 @@ def _multiply(operation: Operation, R: Tensor, context: LrpContext) -> Shares:  
     """Treat a divisor, or a factor that only weights the other factor, as constant; else, split relevance."""
     first, second = operation.args[:2]
     factors = [first] if operation.name == "div" else [v for v in (first, second) if not v.scales]
-    factors = factors or [first, second]
-    for variable in factors:
-        yield variable, R.sum_to_size(variable.shape) / len(factors)
+    yield from _equal_shares(factors or [first, second], R)
+
+
+def _equal_shares(factors: Sequence[Variable], R: Tensor) -> Shares:
+    """Split the relevance of a product equally among some of its factors."""
+    return ((factor, R.sum_to_size(factor.shape) / len(factors)) for factor in factors)
 
 
 @_handles(
