@@ -200,6 +200,11 @@ def _check_categories(
     )
 
 
+def _off_scale(column: KnownColumn, text: str, is_grave: bool = False) -> Deviation:
+    """Return the deviation of a column whose values are far larger or smaller than known ones."""
+    return Deviation(column.name, text, is_grave, is_off_scale=True)
+
+
 def _check_numbers(column: KnownColumn, values: Floats) -> Deviation | None:
     if column.kind.is_temporal:
         return _check_dates(column, values)
@@ -222,12 +227,11 @@ def _check_sizes(column: KnownColumn, values: Floats) -> Deviation | None:
         return None
     times = ratios[1] if larger >= _WARNS else 1.0 / ratios[1]
     word = "larger" if larger >= _WARNS else "smaller"
-    return Deviation(
-        column.name,
+    return _off_scale(
+        column,
         f"column {column.name!r} holds values about {display.number(times)} times {word} (the median of its "
         f"absolute values other than 0 is {display.number(new[2])} instead of {display.number(known[2])})",
         is_grave=max(larger, smaller) >= _REFUSES,
-        is_off_scale=True,
     )
 
 
@@ -242,11 +246,10 @@ def _check_few(column: KnownColumn, low: float, high: float) -> Deviation | None
     else:
         return None
     times = max(value / bound, bound / value)
-    return Deviation(
-        column.name,
+    return _off_scale(
+        column,
         f"column {column.name!r} holds {display.number(value)}, which is {display.number(times)} times "
         f"{larger} absolute value other than 0, {display.number(bound)}",
-        is_off_scale=True,
     )
 
 
@@ -261,11 +264,10 @@ def _check_range(column: KnownColumn, values: Floats) -> Deviation | None:
     if low - margin <= new[3] and new[1] <= high + margin and not has_other_sign:
         return None
     side = f"at least {display.number(new[1])}" if new[1] > high else f"at most {display.number(new[3])}"
-    return Deviation(
-        column.name,
+    return _off_scale(
+        column,
         f"in column {column.name!r}, three quarters of the values are {side} instead of from "
         f"{display.number(low)} to {display.number(high)}",
-        is_off_scale=True,
     )
 
 
@@ -281,10 +283,9 @@ def _check_dates(column: KnownColumn, values: Floats) -> Deviation | None:
     unit = "dates" if column.kind is ColumnKind.DATE else "values"
     shown = display.format_dates if column.kind is ColumnKind.DATE else display.numbers
     middle, first, last = shown([median, low, high])
-    return Deviation(
-        column.name,
+    return _off_scale(
+        column,
         f"column {column.name!r} holds {unit} around {middle} instead of from {first} to {last}",
-        is_off_scale=True,
     )
 
 

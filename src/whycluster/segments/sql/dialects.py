@@ -94,11 +94,12 @@ class DuckDB(Dialect):
         zoned, naive = (f"epoch(CAST({column} AS {kind}))" for kind in ("TIMESTAMPTZ", "TIMESTAMP"))
         text = f"CAST({column} AS VARCHAR)"
         # Casts of text to TIMESTAMP ignore the zone. The type is known before the query runs.
-        return (
-            f"(CASE WHEN typeof({column}) = 'TIMESTAMP WITH TIME ZONE' THEN {zoned} "
-            f"WHEN typeof({column}) = 'VARCHAR' AND regexp_matches({text}, '{_ZONED}') THEN {zoned} "
-            f"ELSE {naive} END / {self.number(_SECONDS)})"
+        seconds = _case(
+            (f"typeof({column}) = 'TIMESTAMP WITH TIME ZONE'", zoned),
+            (f"typeof({column}) = 'VARCHAR' AND regexp_matches({text}, '{_ZONED}')", zoned),
+            otherwise=naive,
         )
+        return f"({seconds} / {self.number(_SECONDS)})"
 
 
 class Postgres(Dialect):
@@ -129,10 +130,9 @@ class Postgres(Dialect):
             zoned, naive = (
                 f"EXTRACT(EPOCH FROM CAST({column} AS {kind}))" for kind in ("TIMESTAMPTZ", "TIMESTAMP")
             )
-            seconds = (
-                f"CASE WHEN pg_typeof({column}) IN ('date', 'timestamp') THEN {naive} "
-                f"WHEN pg_typeof({column}) = 'timestamptz'::regtype OR CAST({column} AS TEXT) ~ '{_ZONED}' "
-                f"THEN {zoned} ELSE {naive} END"
+            has_zone = f"pg_typeof({column}) = 'timestamptz'::regtype OR CAST({column} AS TEXT) ~ '{_ZONED}'"
+            seconds = _case(
+                (f"pg_typeof({column}) IN ('date', 'timestamp')", naive), (has_zone, zoned), otherwise=naive
             )
         return f"(CAST({seconds} AS {self.double}) / {self.number(_SECONDS)})"
 
@@ -160,10 +160,10 @@ class Spark(Dialect):
             text = f"CAST({column} AS STRING)"
             for pattern, complete in _COMPLETE:
                 text = f"regexp_replace({text}, '{pattern}', '{complete}')"
-            micros = (
-                f"CASE WHEN typeof({column}) <> 'string' THEN {self._micros(self._naive(column))} "
-                f"WHEN {column} RLIKE '{_ZONED}' THEN unix_micros(CAST({text} AS TIMESTAMP)) "
-                f"ELSE {self._micros(self._naive(text))} END"
+            micros = _case(
+                (f"typeof({column}) <> 'string'", self._micros(self._naive(column))),
+                (f"{column} RLIKE '{_ZONED}'", f"unix_micros(CAST({text} AS TIMESTAMP))"),
+                otherwise=self._micros(self._naive(text)),
             )
         return f"(CAST({micros} AS DOUBLE) / {self.number(1e6 * _SECONDS)})"
 
@@ -176,6 +176,12 @@ class Spark(Dialect):
     def row_of(self, alias: str) -> str:
         """Return a struct."""
         return f"struct({alias}.*)"
+
+
+def _case(*branches: tuple[str, str], otherwise: str) -> str:
+    """Return a CASE expression of conditions and their values."""
+    whens = " ".join(f"WHEN {condition} THEN {value}" for condition, value in branches)
+    return f"CASE {whens} ELSE {otherwise} END"
 
 
 _DIALECTS: dict[str, Dialect] = {each.name: each for each in (DuckDB(), Postgres(), Spark())}

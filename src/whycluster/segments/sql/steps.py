@@ -7,25 +7,12 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
+from sklearn import preprocessing
 from sklearn.compose import ColumnTransformer
 from sklearn.decomposition import PCA, FastICA, IncrementalPCA, TruncatedSVD
 from sklearn.feature_selection import SelectorMixin
 from sklearn.impute import MissingIndicator, SimpleImputer
 from sklearn.pipeline import FeatureUnion, Pipeline
-from sklearn.preprocessing import (
-    Binarizer,
-    FunctionTransformer,
-    KBinsDiscretizer,
-    MaxAbsScaler,
-    MinMaxScaler,
-    Normalizer,
-    OneHotEncoder,
-    OrdinalEncoder,
-    PowerTransformer,
-    RobustScaler,
-    StandardScaler,
-    TargetEncoder,
-)
 from sklearn.random_projection import GaussianRandomProjection, SparseRandomProjection
 
 from whycluster.core.arrays import Floats
@@ -94,23 +81,23 @@ def _numeric(*kinds: type) -> Callable[[Handler], Handler]:
     return register
 
 
-@_numeric(StandardScaler)
+@_numeric(preprocessing.StandardScaler)
 def _standard(scaler: Any, step: Step, query: Query, inputs: list[Value]) -> list[Value]:
     return _scaled(query, inputs, scaler.mean_ if scaler.with_mean else None, scaler.scale_)
 
 
-@_numeric(RobustScaler)
+@_numeric(preprocessing.RobustScaler)
 def _robust(scaler: Any, step: Step, query: Query, inputs: list[Value]) -> list[Value]:
     return _scaled(query, inputs, scaler.center_, scaler.scale_)
 
 
-@_numeric(MaxAbsScaler)
+@_numeric(preprocessing.MaxAbsScaler)
 def _max_abs(scaler: Any, step: Step, query: Query, inputs: list[Value]) -> list[Value]:
     found = _scaled(query, inputs, None, scaler.scale_)
     return _clipped(query, found, (-1.0, 1.0)) if getattr(scaler, "clip", False) else found
 
 
-@_numeric(MinMaxScaler)
+@_numeric(preprocessing.MinMaxScaler)
 def _min_max(scaler: Any, step: Step, query: Query, inputs: list[Value]) -> list[Value]:
     found = [
         query.write("({} * {} + {})", value, float(scale), float(least))
@@ -188,14 +175,14 @@ def _indicators(indicator: Any, query: Query, values: list[Value]) -> list[Value
     return [query.write("CASE WHEN {} THEN {} ELSE {} END", each, 1.0, 0.0) for each in conditions]
 
 
-@after.register(OneHotEncoder)
-@after.register(OrdinalEncoder)
-@after.register(TargetEncoder)
+@after.register(preprocessing.OneHotEncoder)
+@after.register(preprocessing.OrdinalEncoder)
+@after.register(preprocessing.TargetEncoder)
 def _encoder(encoder: Any, step: Step, query: Query, inputs: Inputs) -> Inputs:
     return encode(encoder, step, query, inputs)
 
 
-@after.register(FunctionTransformer)
+@after.register(preprocessing.FunctionTransformer)
 def _function(transformer: Any, step: Step, query: Query, inputs: Inputs) -> Inputs:
     function, options = transformer.func, transformer.kw_args or {}
     if function is None:
@@ -224,7 +211,7 @@ def _limited(query: Query, values: list[Value]) -> list[Value]:
     return values
 
 
-@_numeric(PowerTransformer)
+@_numeric(preprocessing.PowerTransformer)
 def _power(transformer: Any, step: Step, query: Query, inputs: list[Value]) -> list[Value]:
     write = functions.yeo_johnson if transformer.method == "yeo-johnson" else functions.box_cox
     pairs = zip(inputs, transformer.lambdas_.tolist(), strict=True)
@@ -233,13 +220,13 @@ def _power(transformer: Any, step: Step, query: Query, inputs: list[Value]) -> l
     return found if scaler is None else _scaled(query, found, scaler.mean_, scaler.scale_)
 
 
-@_numeric(Binarizer)
+@_numeric(preprocessing.Binarizer)
 def _binarizer(binarizer: Any, step: Step, query: Query, inputs: list[Value]) -> list[Value]:
     query.require(inputs)
     return [_flag(query, query.write("{} > {}", value, float(binarizer.threshold))) for value in inputs]
 
 
-@_numeric(KBinsDiscretizer)
+@_numeric(preprocessing.KBinsDiscretizer)
 def _bins(discretizer: Any, step: Step, query: Query, inputs: list[Value]) -> list[Value]:
     """Return the number of each bin, or an indicator for each bin."""
     values, found = [query.bind(value) for value in inputs], []
@@ -305,7 +292,7 @@ def linear(query: Query, values: Sequence[Value], weights: Floats, constant: flo
     return query.sum([*first, *terms])
 
 
-@_numeric(Normalizer)
+@_numeric(preprocessing.Normalizer)
 def _normalizer(normalizer: Any, step: Step, query: Query, inputs: list[Value]) -> list[Value]:
     values = [query.bind(value) for value in inputs]
     query.require(values)

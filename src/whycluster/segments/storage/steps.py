@@ -14,26 +14,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from sklearn import preprocessing
 from sklearn.compose import ColumnTransformer
 from sklearn.decomposition import PCA, FastICA, IncrementalPCA, TruncatedSVD
 from sklearn.feature_selection import SelectorMixin, VarianceThreshold
 from sklearn.impute import MissingIndicator, SimpleImputer
 from sklearn.pipeline import FeatureUnion, Pipeline
-from sklearn.preprocessing import (
-    Binarizer,
-    FunctionTransformer,
-    KBinsDiscretizer,
-    MaxAbsScaler,
-    MinMaxScaler,
-    Normalizer,
-    OneHotEncoder,
-    OrdinalEncoder,
-    PowerTransformer,
-    QuantileTransformer,
-    RobustScaler,
-    StandardScaler,
-    TargetEncoder,
-)
 from sklearn.random_projection import GaussianRandomProjection, SparseRandomProjection
 
 from whycluster.core.errors import UnsupportedModelError
@@ -147,39 +133,39 @@ _LINEAR = {**_COMMON, "components_": VALUES, "mean_": VALUES}
 _PROJECTION = StepFormat((), {**_COMMON, "components_": VALUES, "n_components_": SCALAR}, _check_components)
 
 STEPS: dict[type, StepFormat] = {
-    StandardScaler: StepFormat(
+    preprocessing.StandardScaler: StepFormat(
         ("with_mean", "with_std", "copy"),
         {**_COMMON, "mean_": VALUES, "var_": VALUES, "scale_": VALUES, "n_samples_seen_": VALUES},
         _one_per_column("mean_", "scale_"),
     ),
-    MinMaxScaler: StepFormat(
+    preprocessing.MinMaxScaler: StepFormat(
         ("feature_range", "clip", "copy"),
         {**_COMMON, "min_": VALUES, "scale_": VALUES, "data_min_": VALUES, "data_max_": VALUES},
         _one_per_column("min_", "scale_", "data_min_", "data_max_"),
     ),
-    MaxAbsScaler: StepFormat(
+    preprocessing.MaxAbsScaler: StepFormat(
         ("clip", "copy"), {**_COMMON, "scale_": VALUES, "max_abs_": VALUES}, _one_per_column("scale_")
     ),
-    RobustScaler: StepFormat(
+    preprocessing.RobustScaler: StepFormat(
         ("with_centering", "with_scaling", "copy"),
         {**_COMMON, "center_": VALUES, "scale_": VALUES},
         _one_per_column("center_", "scale_"),
     ),
-    PowerTransformer: StepFormat(
+    preprocessing.PowerTransformer: StepFormat(
         ("method", "standardize", "copy"),
         {**_COMMON, "lambdas_": VALUES, "_scaler": STEP},
         _one_per_column("lambdas_"),
     ),
-    QuantileTransformer: StepFormat(
+    preprocessing.QuantileTransformer: StepFormat(
         ("output_distribution", "ignore_implicit_zeros", "copy"),
         {**_COMMON, "n_quantiles_": SCALAR, "references_": VALUES, "quantiles_": VALUES},
     ),
-    KBinsDiscretizer: StepFormat(
+    preprocessing.KBinsDiscretizer: StepFormat(
         ("encode",), {**_COMMON, "bin_edges_": LISTS, "_encoder": STEP}, _check_bins
     ),
-    Binarizer: StepFormat(("threshold", "copy"), _COMMON),
-    Normalizer: StepFormat(("norm", "copy"), _COMMON),
-    FunctionTransformer: StepFormat(
+    preprocessing.Binarizer: StepFormat(("threshold", "copy"), _COMMON),
+    preprocessing.Normalizer: StepFormat(("norm", "copy"), _COMMON),
+    preprocessing.FunctionTransformer: StepFormat(
         ("func", "inverse_func", "validate", "accept_sparse", "feature_names_out", "kw_args"),
         _COMMON,
         _check_function,
@@ -193,12 +179,12 @@ STEPS: dict[type, StepFormat] = {
         ("missing_values", "features", "sparse", "error_on_new"),
         {**_COMMON, "features_": VALUES, "_n_features": SCALAR, "_precomputed": SCALAR},
     ),
-    OneHotEncoder: StepFormat(
+    preprocessing.OneHotEncoder: StepFormat(
         ("sparse_output", "dtype", "handle_unknown", "drop", "min_frequency", "max_categories"),
         {**_ENCODER, "drop_idx_": VALUES, "_drop_idx_after_grouping": VALUES},
         _check_one_hot,
     ),
-    OrdinalEncoder: StepFormat(
+    preprocessing.OrdinalEncoder: StepFormat(
         (
             "dtype",
             "handle_unknown",
@@ -210,7 +196,7 @@ STEPS: dict[type, StepFormat] = {
         {**_ENCODER, "_missing_indices": MAP},
         _check_categories,
     ),
-    TargetEncoder: StepFormat(
+    preprocessing.TargetEncoder: StepFormat(
         ("target_type",),
         {
             **_COMMON,
