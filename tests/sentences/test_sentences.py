@@ -68,7 +68,7 @@ def with_pooling(minilm: Any, pooling: str) -> Any:
 @pytest.mark.parametrize(
     ("pooling", "name"), [("mean", "mean"), ("cls", "cls"), ("max", "max"), ("lasttoken", "last")]
 )
-def test_embeddings_are_those_of_encode(minilm: Any, pooling: str, name: str, prompt: str | None) -> None:
+def test_embeddings_are_those_of_encode(minilm: Any, pooling: str, name: Any, prompt: str | None) -> None:
     texts, model = [*DOCUMENTS[:3], *ODD[:3]], with_pooling(minilm, pooling)
     expected = model.encode(texts, prompt=prompt)
     assert_allclose(Sentences(model, prompt=prompt).transform(texts), expected, atol=1e-6)

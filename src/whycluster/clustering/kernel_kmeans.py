@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -31,6 +31,7 @@ _INNER_TOLERANCE = 1e-3  # relative change in the spread below which these steps
 _LEAST_SPREAD = 1e-12  # as a fraction of the total spread of the data; keeps gamma finite
 
 
+@dataclass(eq=False, repr=False)
 class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """K-means whose clusters are soft minima over several support vectors (Eq. 6).
 
@@ -64,26 +65,15 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
     n_iter_ : number of alternations in the best start
     """
 
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        n_support: int = 10,
-        gamma: float | Literal["auto"] = "auto",
-        init: Literal["k-means"] | ArrayLike = "k-means",
-        n_init: int = 1,
-        max_iter: int = 100,
-        tol: float = 1e-4,
-        random_state: int | np.random.RandomState | None = None,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.n_support = n_support
-        self.gamma = gamma
-        self.init = init
-        self.n_init = n_init
-        self.max_iter = max_iter
-        self.tol = tol
-        self.random_state = random_state
+    n_clusters: int = 8
+    _: KW_ONLY
+    n_support: int = 10
+    gamma: float | Literal["auto"] = "auto"
+    init: Literal["k-means"] | ArrayLike = "k-means"
+    n_init: int = 1
+    max_iter: int = 100
+    tol: float = 1e-4
+    random_state: int | np.random.RandomState | None = None
 
     def fit(self, X: ArrayLike, y: object = None) -> KernelKMeans:  # noqa: ARG002  # scikit-learn's signature
         """Fit the support vectors.

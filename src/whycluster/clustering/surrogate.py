@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -35,6 +35,7 @@ _RAW, _STANDARDIZED = "raw", "standardized"
 _LAST_FULL_SIZE = 4  # up to this size, all scales and noise models are tried; beyond it, only the best ones
 
 
+@dataclass(eq=False, repr=False)
 class Surrogate(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """A kernel network fitted to the labels of any clustering, so that the labels can be explained.
 
@@ -70,14 +71,9 @@ class Surrogate(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit
         drawn.
     """
 
-    def __init__(
-        self,
-        n_support: int | Literal["auto"] = "auto",
-        *,
-        random_state: int | np.random.RandomState | None = 0,
-    ) -> None:
-        self.n_support = n_support
-        self.random_state = random_state
+    n_support: int | Literal["auto"] = "auto"
+    _: KW_ONLY
+    random_state: int | np.random.RandomState | None = 0
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Surrogate:
         """Fit the surrogate to the labels of some rows.

@@ -6,7 +6,8 @@ scikit-learn's `CountVectorizer`, `TfidfVectorizer` or `HashingVectorizer`) like
 
 Modules, in reading order:
 
-- `word_vectors`: `WordVectors`, a vectorizer that represents a document by the mean of its word vectors
+- `word_vectors`: `WordVectors`, a vectorizer that represents a document by the mean of its word vectors;
+  `estimator`: its base class
 - `documents`: the user's documents as a validated table
 - `alignment`: maps positions in a processed text back to the original text
 - `finders`: the words of a text and the terms that a vectorizer counts in it

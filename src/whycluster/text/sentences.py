@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from whycluster.core.errors import InvalidInputError, MissingDependencyError
 from whycluster.data.validation import check_integer
 from whycluster.text.documents import read_documents
+from whycluster.text.estimator import DocumentTransformer
 from whycluster.text.pieces import check_unicode
 from whycluster.text.static_tables import StaticTable, check_no_prompt, read_table
 
 _POOLINGS = (None, "mean", "cls", "max", "last")
 
 
-class Sentences(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+@dataclass(eq=False, repr=False)
+class Sentences(DocumentTransformer):
     """A transformer from documents to embeddings, equal to those of the model's own ``encode``.
 
     In a pipeline with a clustering model, `whycluster.explain` returns the relevance of every word. For a
@@ -41,22 +43,13 @@ class Sentences(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     batch_size : the number of documents per batch
     """
 
-    def __init__(
-        self,
-        model: Any,
-        *,
-        pooling: str | None = None,
-        normalize: bool | None = None,
-        prompt: str | None = None,
-        max_length: int | None = None,
-        batch_size: int = 32,
-    ) -> None:
-        self.model = model
-        self.pooling = pooling
-        self.normalize = normalize
-        self.prompt = prompt
-        self.max_length = max_length
-        self.batch_size = batch_size
+    model: Any
+    _: KW_ONLY
+    pooling: Literal["mean", "cls", "max", "last"] | None = None
+    normalize: bool | None = None
+    prompt: str | None = None
+    max_length: int | None = None
+    batch_size: int = 32
 
     def fit(self, X: Any, y: Any = None) -> Sentences:  # noqa: ARG002  # scikit-learn's signature
         """Check the parameters and the documents.
@@ -161,15 +154,6 @@ class Sentences(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     @property
     def _n_features_out(self) -> int:
         return int(self.encoder("Sentences").n_features)
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return True
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.string, tags.input_tags.two_d_array = True, False
-        tags.requires_fit = False
-        return tags
 
 
 def _check_pooling(pooling: str | None, where: str) -> None:

@@ -10,7 +10,6 @@ import narwhals as nw
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
 from whycluster.core.arrays import Codes, Floats
@@ -19,12 +18,14 @@ from whycluster.data.arrays import as_array_or_empty
 from whycluster.data.frames import installed
 from whycluster.pipelines.affine_form import AffineForm
 from whycluster.text.documents import read_documents
+from whycluster.text.estimator import DocumentTransformer
 from whycluster.text.finders import STOP_TERM, LetterWords, TokenFinder
 
 _BATCH = 1024  # number of documents or vectors processed at a time
 
 
-class WordVectors(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+@dataclass(eq=False, repr=False)
+class WordVectors(DocumentTransformer):
     """A transformer from documents to the means of their word vectors.
 
     A word is a run of three or more letters, which is looked up in lower case. Stop words and words without a
@@ -47,15 +48,9 @@ class WordVectors(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
            [0.        , 0.        ]])
     """
 
-    def __init__(
-        self,
-        vectors: ArrayLike,
-        vocabulary: Mapping[str, int] | Collection[str],
-        stop_words: str | Collection[str] | None = "english",
-    ) -> None:
-        self.vectors = vectors
-        self.vocabulary = vocabulary
-        self.stop_words = stop_words
+    vectors: ArrayLike
+    vocabulary: Mapping[str, int] | Collection[str]
+    stop_words: str | Collection[str] | None = "english"
 
     def fit(self, X: Any, y: Any = None) -> WordVectors:  # noqa: ARG002  # scikit-learn's signature
         """Check the parameters and verify that at least one document contains a known word.
@@ -107,15 +102,6 @@ class WordVectors(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
     @property
     def _n_features_out(self) -> int:
         return int(np.shape(self.vectors)[1])
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return True
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.string, tags.input_tags.two_d_array = True, False
-        tags.requires_fit = False
-        return tags
 
 
 @dataclass(frozen=True)
