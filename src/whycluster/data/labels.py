@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,6 +12,9 @@ from whycluster.core.arrays import Codes
 from whycluster.core.errors import InvalidInputError
 from whycluster.data import display
 from whycluster.data.missing import is_missing
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 NOISE = "noise"
 """The label of rows that belong to no cluster; density-based clusterings use -1."""
@@ -109,6 +112,31 @@ class Labels:
             return False
         # True is not cluster 1
         return not isinstance(label, bool) or any(isinstance(name, bool) for name in self.names.tolist())
+
+
+class _Labeled(Protocol):
+    @property
+    def labels(self) -> NDArray[Any]:
+        """(K,) the names of the clusters."""
+
+    def with_labels(self, labels: NDArray[Any]) -> Self:
+        """Return the object with other names for all clusters."""
+
+
+AnyLabeled = TypeVar("AnyLabeled", bound=_Labeled)
+
+
+class Renamable:
+    """Something with clusters that can be given other names."""
+
+    def rename(self: AnyLabeled, names: Mapping[Any, str]) -> AnyLabeled:
+        """Return the same object with other names for some clusters, such as ``rename({0: "Loyal"})``.
+
+        Parameters
+        ----------
+        names : the new names, by the present labels
+        """
+        return self.with_labels(renamed(self.labels, names, "rename"))
 
 
 def renamed(labels: NDArray[Any], names: Any, where: str) -> NDArray[Any]:

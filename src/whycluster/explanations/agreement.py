@@ -73,8 +73,7 @@ class Agreement(ClusterShares):
 
         Parameters
         ----------
-        where : the public function that was called
-        expression : the expression with which the user can access this object
+        where, expression : as in `Fidelity.warn_if_low`
         """
         if self.share >= LOW:
             return

@@ -23,7 +23,7 @@ from whycluster.data import display, registry
 from whycluster.data.absent_table import AbsentTable
 from whycluster.data.arrays import row_positions
 from whycluster.data.frames import build_frame, unique_name
-from whycluster.data.labels import renamed
+from whycluster.data.labels import Labels, Renamable
 from whycluster.data.table import Table
 from whycluster.explanations.agreement import Agreement
 from whycluster.explanations.exchange.arrow import ArrowTable
@@ -47,7 +47,7 @@ _ROWS_SHOWN = 3  # number of rows shown when an explanation is printed
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class BaseExplanation(RowAccess, ArrowTable):
+class BaseExplanation(RowAccess, ArrowTable, Renamable):
     """The claim about every row: its cluster, the strongest competitor, and the evidence for the cluster.
 
     Subclasses add the relevance that supports the claim, for features or words.
@@ -227,20 +227,15 @@ class BaseExplanation(RowAccess, ArrowTable):
             parts.append(f"... and {len(self) - _ROWS_SHOWN} more {self.noun.lower()}s")
         return "\n\n".join(parts)
 
-    def rename(self, names: Mapping[Any, str]) -> Self:
-        """Return the explanation with other names for some clusters: ``exp.rename({0: "Loyal"})``.
-
-        Parameters
-        ----------
-        names : the new names, by the present labels
-        """
-        fidelity, agreement = self.fidelity, self.agreement
-        if fidelity is not None:
-            fidelity = replace(fidelity, labels=renamed(fidelity.labels, names, "rename"))
-        if agreement is not None:
-            agreement = replace(agreement, labels=renamed(agreement.labels, names, "rename"))
-        labels = renamed(self.labels, names, "rename")
-        return replace(self, labels=labels, fidelity=fidelity, agreement=agreement)
+    def with_labels(self, labels: NDArray[Any]) -> Self:
+        """Return the explanation with other labels, (K,)."""
+        old = Labels(self.labels)
+        return replace(
+            self,
+            labels=labels,
+            fidelity=self.fidelity and self.fidelity.relabeled(old, labels),
+            agreement=self.agreement and self.agreement.relabeled(old, labels),
+        )
 
     def claim(self) -> str:
         """Return the claim about a single row as a sentence."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,19 +13,17 @@ from numpy.typing import NDArray
 from whycluster.core.arrays import Codes, Floats
 from whycluster.data import display
 from whycluster.data.frames import build_frame
+from whycluster.data.labels import Labels
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 _MOST_LISTED = 5  # clusters in a warning
 
 
 @dataclass(frozen=True, repr=False, eq=False)
 class ClusterShares(ABC):
-    """Shares of the rows of each cluster, and of all rows.
-
-    Attributes
-    ----------
-    labels : (K,) the clusters
-    size : (K,) the number of rows of each cluster
-    """
+    """Shares of the rows of each of K clusters, and of all rows."""
 
     labels: NDArray[Any]
     size: NDArray[np.intp]
@@ -55,6 +53,10 @@ class ClusterShares(ABC):
             for name, n, row in zip(names, sizes, shares, strict=True)
         ]
         return display.table(["cluster", "rows", *heads], rows, align="<>" + ">" * len(heads))
+
+    def relabeled(self, old: Labels, new: NDArray[Any]) -> Self:
+        """Return the same shares of clusters that have new labels."""
+        return replace(self, labels=new[old.find(self.labels)])
 
     def _list(self, is_listed: NDArray[np.bool_], shares: Floats) -> str:
         """Return the clusters to list with their shares, the worst first, as text."""

@@ -48,13 +48,13 @@ class Fidelity(ClusterShares):
             cross_validated_per_cluster=_per_cluster(given[known], predicted[known], len(names)),
         )
 
-    def warn_if_low(self, where: str = "explain", fidelity_expression: str = "exp.fidelity") -> None:
+    def warn_if_low(self, where: str = "explain", expression: str = "exp.fidelity") -> None:
         """Issue a warning that lists badly matched clusters if the cross-validated agreement is below 0.95.
 
         Parameters
         ----------
         where : the public function that was called
-        fidelity_expression : the expression with which the user can access this object
+        expression : the expression with which the user can access this object
         """
         if self.cross_validated >= LOW:
             return
@@ -63,7 +63,7 @@ class Fidelity(ClusterShares):
             f"{where}: the surrogate, which is explained instead of the labels, predicts "
             f"{self.cross_validated:.1%} of them for rows that it was not fitted to ({self.in_sample:.1%} "
             f"for rows that it was). Badly matched: {self._list(~(shares >= LOW), shares)}. "
-            f"Read the explanations of these clusters with care; see {fidelity_expression} for details.",
+            f"Read the explanations of these clusters with care; see {expression} for details.",
             FidelityWarning,
             stacklevel=level_of_the_caller(),
         )

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -28,7 +28,7 @@ from whycluster.core.rules import CONTRAST, DEFAULT_RULE, RULES, SOFT
 from whycluster.data import registry
 from whycluster.data.arrays import is_dask, is_real
 from whycluster.data.frame_table import ColumnNames
-from whycluster.data.labels import Labels, renamed
+from whycluster.data.labels import Labels, Renamable
 from whycluster.data.mixed_table import MixedTable
 from whycluster.data.opening import column_names, open_table
 from whycluster.data.settings import setting
@@ -47,7 +47,7 @@ from whycluster.models.verification import Verification
 if TYPE_CHECKING:
     import onnx
     import torch
-    from typing_extensions import Unpack
+    from typing_extensions import Self, Unpack
 
 
 class QueryOptions(TypedDict, total=False):
@@ -171,7 +171,7 @@ class NetworkOptions(TypedDict, total=False):
     agreement: Agreement | None
 
 
-class Network(ABC):
+class Network(Renamable, ABC):
     """A clustering model as a neural network, which assigns rows like the model and can be explained.
 
     Returned by `whycluster.neuralize`.
@@ -268,25 +268,12 @@ class Network(ABC):
         """The translation between labels and codes 0..K-1."""
         return Labels(self.labels)
 
-    def rename(self, names: Mapping[Any, str]) -> Network:
-        """Return the network with other names for some clusters: ``network.rename({0: "Loyal"})``.
-
-        Parameters
-        ----------
-        names : the new names, by the present labels
-        """
-        return self.with_labels(renamed(self.labels, names, "rename"))
-
-    def with_labels(self, labels: NDArray[Any]) -> Network:
+    def with_labels(self, labels: NDArray[Any]) -> Self:
         """Return the network with other labels, (K,)."""
         network = copy(self)
         vars(network).pop("codes", None)
-        if self.fidelity is not None:
-            codes = self.codes.find(self.fidelity.labels)
-            network.fidelity = replace(self.fidelity, labels=labels[codes])
-        if self.agreement is not None:
-            codes = self.codes.find(self.agreement.labels)
-            network.agreement = replace(self.agreement, labels=labels[codes])
+        network.fidelity = self.fidelity and self.fidelity.relabeled(self.codes, labels)
+        network.agreement = self.agreement and self.agreement.relabeled(self.codes, labels)
         network.labels = labels
         return network
 

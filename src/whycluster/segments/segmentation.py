@@ -16,7 +16,7 @@ from whycluster.core.errors import InvalidInputError, UnsupportedModelError
 from whycluster.data import display
 from whycluster.data.column_checks import classify_columns
 from whycluster.data.frame_table import as_frame, name_differences
-from whycluster.data.labels import renamed
+from whycluster.data.labels import Renamable
 from whycluster.data.table import Table
 from whycluster.data.validation import check_integer
 from whycluster.data.warnings import FewRowsWarning, FidelityWarning
@@ -34,7 +34,7 @@ from whycluster.segments.sql.query import Column
 from whycluster.segments.sql.statement import select
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
+    from typing_extensions import Self, Unpack
 
 
 def segment(
@@ -83,7 +83,7 @@ def segment(
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Segmentation:
+class Segmentation(Renamable):
     """A clustering to keep: the model, its network, and facts about the rows that it was made on.
 
     `whycluster.segment` and `Segmentation.of` create segmentations; `whycluster.save` writes them to a file.
@@ -163,16 +163,7 @@ class Segmentation:
         )
         return f"<Segmentation of {rows} into {clusters} by {columns}>"
 
-    def rename(self, names: Mapping[Any, str]) -> Segmentation:
-        """Return the segmentation with other names for some clusters: ``seg.rename({0: "Loyal"})``.
-
-        Parameters
-        ----------
-        names : the new names, by the present labels
-        """
-        return self.with_labels(renamed(self.labels, names, "rename"))
-
-    def with_labels(self, labels: NDArray[Any]) -> Segmentation:
+    def with_labels(self, labels: NDArray[Any]) -> Self:
         """Return the segmentation with other labels for all clusters, (K,)."""
         found = self.quality
         if found is not None and found.clusters is not None:
@@ -231,8 +222,7 @@ class Segmentation:
         --------
         >>> import pandas as pd
         >>> import whycluster as wc
-        >>> frame = pd.DataFrame({"age": [20, 21, 60, 61], "city": ["Rome", "Rome", "Oslo", "Oslo"]})
-        >>> seg = wc.segment(frame, n_clusters=2, measure_quality=False)
+        >>> seg = wc.segment(pd.DataFrame({"age": [20, 21, 60, 61]}), 2, measure_quality=False)
         >>> 'FROM "customers"' in seg.to_sql("customers", columns=["id"])
         True
         """

@@ -88,8 +88,7 @@ class ClusterRules(_Match):
 
     Attributes
     ----------
-    cluster : the label of the cluster
-    size : the number of rows of the cluster
+    cluster, size : as in `Rule`
     n_rows, n_members : the number of rows for which any of the rules holds, and how many are in the cluster
     rules : the rules, the one that holds for most of the cluster first; () if none was found
     """
