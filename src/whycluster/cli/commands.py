@@ -114,6 +114,7 @@ def _hide_bars(context: click.Context, _: Any, quiet: bool) -> bool:
 
 _quiet = click.option("--quiet", is_flag=True, callback=_hide_bars, help="Print only results and errors.")
 _json = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+_last_options = _combine(_reading_options, _seed, _quiet, _json)
 _force = click.option("--force", is_flag=True, help="Overwrite existing files.")
 _top = click.option(
     "--top", type=click.IntRange(1), default=10, metavar="N", help="Number of features to show."
@@ -192,10 +193,7 @@ def whycluster(context: click.Context, version: bool, debug: bool) -> int:  # no
 @click.option("--report", type=click.Path(path_type=Path), help="Write an HTML report.")
 @click.option("--top", type=click.IntRange(1), default=5, metavar="N", help="Number of features to show.")
 @_force
-@_reading_options
-@_seed
-@_quiet
-@_json
+@_last_options
 def explain(**options: Any) -> None:
     """Cluster the rows of FILE and explain each row.
 
@@ -218,10 +216,7 @@ def explain(**options: Any) -> None:
     help="File for the segmentation, such as segments.why.",
 )
 @_force
-@_reading_options
-@_seed
-@_quiet
-@_json
+@_last_options
 def fit(**options: Any) -> None:
     """Cluster the rows of FILE and save the segmentation, to apply it to other files with --model."""
     from whycluster.cli.fit import fit
@@ -282,10 +277,7 @@ def report(**options: Any) -> None:
 @_repeatable_option("--within", "COLUMNS", "With --to, change these columns only (comma-separated).")
 @_repeatable_option("--hold", "COLUMNS", "With --to, do not change these columns (comma-separated).")
 @_top
-@_reading_options
-@_seed
-@_quiet
-@_json
+@_last_options
 def row(**options: Any) -> None:
     """Explain a single row of FILE."""
     from whycluster.cli.row import row
@@ -300,10 +292,7 @@ def row(**options: Any) -> None:
 @click.argument("other", metavar="B")
 @_id_column
 @_top
-@_reading_options
-@_seed
-@_quiet
-@_json
+@_last_options
 def compare(**options: Any) -> None:
     """Show what separates clusters A and B of FILE."""
     from whycluster.cli.compare import compare
@@ -336,10 +325,7 @@ def compare(**options: Any) -> None:
     show_default="duckdb",
     help="Dialect of the query (with --sql only).",
 )
-@_reading_options
-@_seed
-@_quiet
-@_json
+@_last_options
 def rules(**options: Any) -> None:
     """Print the few conditions that describe each cluster of FILE."""
     from whycluster.cli.rules import rules
@@ -401,10 +387,7 @@ def changes(**options: Any) -> None:
 )
 @click.option("--checks", is_flag=True, help="Also run the sanity checks, which are slow.")
 @click.option("--rule", default="path", help="Rule that the sanity checks use.")
-@_reading_options
-@_seed
-@_quiet
-@_json
+@_last_options
 def evaluate(**options: Any) -> None:
     """Measure how faithful explanations of FILE are."""
     from whycluster.cli.evaluate import evaluate

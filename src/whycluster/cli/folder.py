@@ -42,6 +42,7 @@ _SPELLINGS = {  # the options that correspond to arguments of `explain_dataset`
     "background=...": "",  # there is no such option
     "pass check=False": "add --no-check",
 }
+_PASSED_ON = ("check", "invalid", "durable", "safe_cells")  # to `explain_dataset`
 _SINGLE_TABLE_DEFAULTS = {
     **dict.fromkeys(("delimiter", "sheet", "labels", "report")),
     "decimal": ".",
@@ -61,14 +62,10 @@ def explain_folder(
     *,
     out: Path | None,
     model: Path | None,
-    check: bool,
-    invalid: str,
-    durable: bool,
     top: int,
     force: bool,
     quiet: bool,
     as_json: bool,
-    safe_cells: bool,
     **given: Any,
 ) -> None:
     """Cluster a sample of the rows or load a network, then explain all rows."""
@@ -77,8 +74,8 @@ def explain_folder(
     )
     if model is not None:
         _refuse(given, _NEW_CLUSTERS_DEFAULTS, "applies to new clusters, but --model provides its own")
-    elif not check:
-        check_model_options({"model": None, "check": False})
+    else:
+        check_model_options(given)
     data, out = str(given["file"]), _check_out(out, given["file"])
     with _messages_for_users():
         parts, notes = _find_parts(data, out)
@@ -90,12 +87,12 @@ def explain_folder(
             print_notes(clusters.left_out, clusters.ids, [*notes, *clusters.notes])
         query = read_query(clusters.network, given)
         output = "both" if query["target"] is None and query["against"] is None else "rows"
-        if safe_cells and output == "rows":
+        if given["safe_cells"] and output == "rows":
             raise InvalidInputError(
                 "--safe-cells applies to the summary, which --target and --against leave out. Remove it."
             )
         if clusters.sample is not None:
-            clusters.sample.save(out, overwrite=force, durable=durable)
+            clusters.sample.save(out, overwrite=force, durable=given["durable"])
         with _noting(quiet):
             result = explain_dataset(
                 clusters.network if clusters.segmentation is None else clusters.segmentation,
@@ -105,10 +102,7 @@ def explain_folder(
                 id_columns=clusters.ids,
                 output=output,
                 overwrite=force,
-                invalid=invalid,
-                durable=durable,
-                safe_cells=safe_cells,
-                check=check,
+                **{option: given[option] for option in _PASSED_ON},
                 **query,
             )
     print_result((_as_json if as_json else _as_text)(result, clusters, top))

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import polars as pl
 import pyarrow as pa
@@ -36,8 +36,6 @@ _BATCH, _BATCH_VALUES = 65_536, 4_000_000  # number of rows or values read per b
 _TEXT = 1 << 28  # maximum number of bytes in the text of the sample
 _FEWEST = 1000  # minimum number of rows in a sample or a batch
 _FRAMES = 256  # number of pieces of the sample before they are concatenated
-
-Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
@@ -102,9 +100,10 @@ def _draw(parts: list[FilePart], data: str) -> RowSample:
     """Draw a new sample, whose columns have the types that they will have when read from its file."""
     failed: list[str] = []
     with Progress("drawing a sample", None):
-        schemas = {
-            part: schema for part in parts for schema in _until_unreadable(part, failed, _schema(part))
-        }
+        schemas: dict[FilePart, pa.Schema] = {}
+        for part in parts:
+            with _recording_failure(part, failed):
+                schemas[part] = part.look()[0]
         rows, step = _sampled(schemas, failed)
     sink = pa.BufferOutputStream()
     metadata = {_DATA: os.fsencode(os.path.abspath(data)), _STEP: str(step)}
@@ -194,14 +193,16 @@ def _batches(schemas: Mapping[FilePart, pa.Schema], failed: list[str]) -> Iterat
         if not part.is_text and kind_of_arrow(entry.type).is_numeric
     }
     for part, schema in schemas.items():
-        yield from _until_unreadable(part, failed, _rows(part, schema, kinds, typed))
+        with _recording_failure(part, failed):
+            yield from _rows(part, schema, kinds, typed)
 
 
-def _until_unreadable(part: FilePart, failed: list[str], items: Iterator[Item]) -> Iterator[Item]:
-    """Yield items until the part turns out to be unreadable; record the reason in ``failed``."""
+@contextmanager
+def _recording_failure(part: FilePart, failed: list[str]) -> Iterator[None]:
+    """Stop reading a part that turns out to be unreadable, and record the reason in ``failed``."""
     try:
         with reading():
-            yield from items
+            yield
     except PartError as error:
         if _is_system_error(error):  # another attempt may read more rows, and find other clusters
             raise InvalidInputError(
@@ -213,10 +214,6 @@ def _until_unreadable(part: FilePart, failed: list[str], items: Iterator[Item]) 
 def _is_system_error(error: PartError) -> bool:
     """Return whether the operating system could not read a file, as opposed to a damaged file."""
     return isinstance(error.__cause__, OSError) and error.__cause__.errno is not None
-
-
-def _schema(part: FilePart) -> Iterator[pa.Schema]:
-    yield part.look()[0]
 
 
 def _rows(
