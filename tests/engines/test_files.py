@@ -16,6 +16,7 @@ import threading
 import time
 import warnings
 import weakref
+from collections.abc import Callable
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
@@ -751,16 +752,22 @@ def test_a_part_whose_name_is_too_long_for_its_aggregate(tmp_path: Path) -> None
         wc.explain_dataset(MODEL, tmp_path / "in", tmp_path / "out", output="both")
 
 
-def test_parts_that_changed_are_measured_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder, out, measure = write(tmp_path / "in"), tmp_path / "out", ExplainRequest.measure
+def interrupt_if(is_last: Callable[[int], bool], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Interrupt runs before they measure a part with such a number of rows; save their progress at once."""
+    measure = ExplainRequest.measure
 
     def stop(self: ExplainRequest, part: Any, first_row: int = 0) -> Any:
-        if part.num_rows == 599:
+        if is_last(getattr(part, "num_rows", 0)):
             raise KeyboardInterrupt
         return measure(self, part, first_row)
 
     monkeypatch.setattr(run_state, "_PAUSE", 0.0)
     monkeypatch.setattr(ExplainRequest, "measure", stop)
+
+
+def test_parts_that_changed_are_measured_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, out = write(tmp_path / "in"), tmp_path / "out"
+    interrupt_if(lambda n_rows: n_rows == 599, monkeypatch)
     with pytest.raises(KeyboardInterrupt):
         wc.explain_dataset(MODEL, folder, out, workers=1)
     measured = json.loads((out / "_whycluster.json").read_text())["measured"]
@@ -773,18 +780,14 @@ def test_parts_that_changed_are_measured_again(tmp_path: Path, monkeypatch: pyte
 
 
 def test_measurements_survive_a_stopped_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder, out, measure = write(tmp_path / "in"), tmp_path / "out", ExplainRequest.measure
+    folder, out = write(tmp_path / "in"), tmp_path / "out"
     seen: list[int] = []
 
-    def stop(self: ExplainRequest, part: Any, first_row: int = 0) -> Any:
-        if getattr(part, "num_rows", 0):
-            seen.append(part.num_rows)
-            if len(seen) == 2:
-                raise KeyboardInterrupt
-        return measure(self, part, first_row)
+    def is_second(n_rows: int) -> bool:
+        seen.extend([n_rows] * (n_rows > 0))
+        return n_rows > 0 and len(seen) == 2
 
-    monkeypatch.setattr(run_state, "_PAUSE", 0.0)
-    monkeypatch.setattr(ExplainRequest, "measure", stop)
+    interrupt_if(is_second, monkeypatch)
     with pytest.raises(KeyboardInterrupt):
         wc.explain_dataset(MODEL, folder, out, workers=1)
     found = wc.explain_dataset(MODEL, folder, out, workers=1)

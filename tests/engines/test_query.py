@@ -48,20 +48,12 @@ WAYS: dict[str, Callable[..., Any]] = {
 IN_PARTS = ["explain of a Dask array", "explain of a Dask frame", "explain_dataset"]
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize(("options", "message"), INVALID, ids=str)
+# parts take one cluster for all rows
+REFUSED = [(way, *each) for way in WAYS for each in (*INVALID, *(FOR_ALL_ROWS if way in IN_PARTS else ()))]
+
+
+@pytest.mark.parametrize(("way", "options", "message"), REFUSED, ids=str)
 def test_an_invalid_option_has_the_same_message_everywhere(
-    way: str, options: dict[str, Any], message: str, tmp_path: Path
-) -> None:
-    with pytest.raises(wc.InvalidInputError) as caught:
-        WAYS[way](tmp_path, **options)
-    caller = "explain_dataset" if way == "explain_dataset" else "explain"
-    assert str(caught.value) == f"{caller}: {message}"
-
-
-@pytest.mark.parametrize("way", IN_PARTS)
-@pytest.mark.parametrize(("options", "message"), FOR_ALL_ROWS, ids=str)
-def test_parts_take_one_cluster_for_all_rows(
     way: str, options: dict[str, Any], message: str, tmp_path: Path
 ) -> None:
     with pytest.raises(wc.InvalidInputError) as caught:

@@ -562,6 +562,14 @@ def test_5000_rows_and_50_features_open_in_under_a_second(browser: Browser, page
     assert set(browser.column(1)) == {"3"}
 
 
+def shown_values(browser: Browser, row: int) -> dict[str, str]:
+    """Return the values in the table of a row, by column."""
+    browser.run("location.hash = arguments[0]", f"#row-{row}")
+    browser.settle()
+    lines = [line.find_elements("css selector", "th, td") for line in browser.all(".relevance tbody tr")]
+    return {cells[0].text: cells[1].text for cells in lines}
+
+
 def test_values_of_every_kind(browser: Browser, pages: Path) -> None:
     random = np.random.default_rng(0)
     group = random.integers(0, 2, 60)
@@ -578,10 +586,7 @@ def test_values_of_every_kind(browser: Browser, pages: Path) -> None:
     wc.explain(group, frame).report(pages / "kinds.html")
     browser.open(pages / "kinds.html")
     for row in (3, 4, 5):
-        browser.run("location.hash = arguments[0]", f"#row-{row}")
-        browser.settle()
-        lines = [line.find_elements("css selector", "th, td") for line in browser.all(".relevance tbody tr")]
-        shown = {cells[0].text: cells[1].text for cells in lines}
+        shown = shown_values(browser, row)
         assert shown["count"] == str(frame["count"][row])
         assert shown["day"] == str(frame.day[row].date())
         assert shown["color"] == ("missing" if row == 5 else frame.color[row])
@@ -790,10 +795,7 @@ def test_values_are_as_in_the_file(browser: Browser, customer_page: Path) -> Non
     frame = customers()
     browser.open(customer_page)
     for row in (3, 5, 17, 99, 250):
-        browser.run("location.hash = arguments[0]", f"#row-{row}")
-        browser.settle()
-        lines = [line.find_elements("css selector", "th, td") for line in browser.all(".relevance tbody tr")]
-        shown = {cells[0].text: cells[1].text for cells in lines}
+        shown = shown_values(browser, row)
         for name in ("income", "spend", "visits"):
             value = frame[name][row]
             assert shown[name] == ("missing" if value != value else repr(value.item()).removesuffix(".0"))
@@ -816,10 +818,7 @@ def test_dates_with_a_time_keep_it(browser: Browser, pages: Path) -> None:
     wc.explain(group, frame).report(pages / "times.html")
     browser.open(pages / "times.html")
     for row in (0, 7, 31):
-        browser.run("location.hash = arguments[0]", f"#row-{row}")
-        browser.settle()
-        lines = [line.find_elements("css selector", "th, td") for line in browser.all(".relevance tbody tr")]
-        assert {cells[0].text: cells[1].text for cells in lines}["when"] == str(frame.when[row])
+        assert shown_values(browser, row)["when"] == str(frame.when[row])
 
 
 def test_a_row_beyond_the_map_is_told_in_words(browser: Browser, pages: Path) -> None:

@@ -43,17 +43,21 @@ def make(folder: Path) -> Target:
     seeds = [contents(each, path) for each in objects]
 
     def run(choices: Choices) -> None:
-        facts, arrays = choices.pick(seeds)
-        whole = choices.one_in(4)
-        if not whole:
-            facts, arrays = forged(choices, facts, arrays)
-        content = serialized(facts, arrays, choices)
-        path.write_bytes(choices.damaged(content) if whole else content)
-        if choices.one_in(32):
-            check_memory(path)
+        write(choices, *choices.pick(seeds), path)
         _use(wc.load(path), path)
 
     return run
+
+
+def write(choices: Choices, facts: dict[str, Any], arrays: dict[str, Any], path: Path) -> None:
+    """Write a file that is damaged, or that holds other facts and arrays; sometimes, measure loading it."""
+    whole = choices.one_in(4)
+    if not whole:
+        facts, arrays = forged(choices, facts, arrays)
+    content = serialized(facts, arrays, choices)
+    path.write_bytes(choices.damaged(content) if whole else content)
+    if choices.one_in(32):
+        check_memory(path)
 
 
 def forged(

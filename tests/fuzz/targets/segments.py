@@ -12,7 +12,7 @@ import whycluster as wc
 from tests.contracts.pipelines import CASES, DATA, groups
 from tests.fuzz.choices import Choices
 from tests.fuzz.engine import Target
-from tests.fuzz.targets.load import check_memory, forged, serialized
+from tests.fuzz.targets.load import write
 from tests.segments.storage.test_saving import contents
 from tests.segments.test_segmentation import customers
 
@@ -34,13 +34,7 @@ def make(folder: Path) -> Target:
 
     def run(choices: Choices) -> None:
         (facts, arrays), rows = choices.pick(seeds)
-        whole = choices.one_in(4)
-        if not whole:
-            facts, arrays = forged(choices, facts, arrays)
-        content = serialized(facts, arrays, choices)
-        path.write_bytes(choices.damaged(content) if whole else content)
-        if choices.one_in(32):
-            check_memory(path)
+        write(choices, facts, arrays, path)
         _use(wc.load(path), rows, path)
 
     return run

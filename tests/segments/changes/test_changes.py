@@ -73,13 +73,16 @@ def joined(changes: wc.Changes, old: wc.Segmentation, new: wc.Segmentation, befo
     return both
 
 
-@pytest.mark.parametrize("is_refit", [False, True])
-def test_the_frame_has_every_row(is_refit: bool, request: pytest.FixtureRequest) -> None:
-    one, two, seg, refit, before, after = (
-        request.getfixturevalue(name) for name in ("one", "two", "seg", "refit", "before", "after")
-    )
-    changes, new = (two, refit) if is_refit else (one, seg)
-    expected = joined(changes, seg, new, before, after)
+@pytest.fixture(scope="module", params=[False, True], ids=["one segmentation", "a segmentation fitted again"])
+def case(request: pytest.FixtureRequest, before: Any, after: Any) -> tuple[bool, wc.Changes, Any]:
+    """Return whether there is a second segmentation, the changes, and the clusters of all ids."""
+    one, two, seg, refit = (request.getfixturevalue(name) for name in ("one", "two", "seg", "refit"))
+    changes, new = (two, refit) if request.param else (one, seg)
+    return request.param, changes, joined(changes, seg, new, before, after)
+
+
+def test_the_frame_has_every_row(case: tuple[bool, wc.Changes, Any], before: Any, after: Any) -> None:
+    is_refit, changes, expected = case
     found = changes.to_frame().set_index("CustomerID")
     new_ids = [i for i in after["CustomerID"] if i not in set(before["CustomerID"])]
     assert found.index.tolist() == [*before["CustomerID"], *new_ids]
@@ -240,13 +243,8 @@ def percent(n: int, whole: int) -> str:
     return f"{share:.{decimals}%}"
 
 
-@pytest.mark.parametrize("is_refit", [False, True])
-def test_the_summary_is_true(is_refit: bool, request: pytest.FixtureRequest) -> None:
-    one, two, seg, refit, before, after = (
-        request.getfixturevalue(name) for name in ("one", "two", "seg", "refit", "before", "after")
-    )
-    changes, new = (two, refit) if is_refit else (one, seg)
-    rows = joined(changes, seg, new, before, after)
+def test_the_summary_is_true(case: tuple[bool, wc.Changes, Any], before: Any, after: Any) -> None:
+    is_refit, changes, rows = case
     n = rows["status"].value_counts()
     common = n["stayed"] + n["moved"]
     text = changes.summary()

@@ -240,18 +240,22 @@ def test_dates_as_text(dates: list[str | None], database: Database) -> None:
     check(seg, frame, database)
 
 
+def scored_in_view(seg: wc.Segmentation, frame: pd.DataFrame, columns: str, database: Database) -> Any:
+    """Return the result of the query on a view of the frame with these columns, which may be cast."""
+    with database.holding(frame, "stored"):
+        database.execute(f"CREATE VIEW customers AS SELECT {columns} FROM stored")
+        try:
+            return database.score(seg.to_sql("customers", database.dialect, [ROW]))
+        finally:
+            database.execute("DROP VIEW customers")
+
+
 @pytest.mark.parametrize("kind", ["date", "timestamp", "timestamptz"])
 def test_dates_of_any_type(kind: str, database: Database) -> None:
     frame = pd.DataFrame({"when": pd.date_range("2024-01-01", periods=30), "n": np.arange(30.0) % 7})
     seg = wc.segment(frame, 3, measure_quality=False)
     database.execute("SET TIME ZONE 'UTC'")
-    with database.holding(frame, "stored"):
-        columns = f'"{ROW}", "n", CAST("when" AS {kind}) AS "when"'
-        database.execute(f"CREATE VIEW customers AS SELECT {columns} FROM stored")
-        try:
-            found = database.score(seg.to_sql("customers", database.dialect, [ROW]))
-        finally:
-            database.execute("DROP VIEW customers")
+    found = scored_in_view(seg, frame, f'"{ROW}", "n", CAST("when" AS {kind}) AS "when"', database)
     assert found["cluster"].tolist() == seg.assign(frame).tolist()
 
 
@@ -264,13 +268,7 @@ def test_durations_and_times_of_day(database: Database) -> None:
         }
     )
     seg = wc.segment(frame, 3, measure_quality=False)
-    with database.holding(frame, "stored"):
-        columns = f'"{ROW}", "lasted", CAST("at" AS time) AS "at"'
-        database.execute(f"CREATE VIEW customers AS SELECT {columns} FROM stored")
-        try:
-            found = database.score(seg.to_sql("customers", database.dialect, [ROW]))
-        finally:
-            database.execute("DROP VIEW customers")
+    found = scored_in_view(seg, frame, f'"{ROW}", "lasted", CAST("at" AS time) AS "at"', database)
     assert found["cluster"].tolist() == seg.assign(frame).tolist()
 
 
