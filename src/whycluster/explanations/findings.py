@@ -154,7 +154,7 @@ def competition(
             energy = outputs.informed(energy, exp.unchanged_table("competition"))
         # One competitor at a time, so that no array of shape (rows, clusters, features) is needed.
         for others in _competitors(share, codes, most) if isinstance(exp, Explanation) else ():
-            found = attribution.attribute(energy, some.table, CodedQuery(some.cluster, others[group]))
+            found = attribution.attribute(energy, some.exp.table, CodedQuery(some.cluster, others[group]))
             pairs = np.arange(len(codes)), others
             feature[pairs], relevance[pairs] = _distinctive(_means(found.relevance, group, len(codes)))
     return Competition(

@@ -64,10 +64,10 @@ class RowAccess(ABC):
             names.append(name)
         return names
 
-    def row_title(self, row: int = 0) -> str:
-        """Return a row's name as text and, if the name differs from it, the row's position in the data."""
-        name = self.row_name(row)
-        position = row if self.positions is None else int(self.positions[row])
+    def row_title(self) -> str:
+        """Return the name of a single row and, if the name differs from it, its position in the data."""
+        name = self.row_name(0)
+        position = 0 if self.positions is None else int(self.positions[0])
         text = display.clean(str(name))
         return text if str(name) == str(position) else f"{text} (position {position})"
 

@@ -31,8 +31,7 @@ class KnownColumn:
 
     Attributes
     ----------
-    name : the name of the column
-    kind : the kind of its values
+    name, kind : the name of the column, and the kind of its values
     is_used : whether the clusters depend on the column
     n_missing : the number of missing values
     range : the minimum, the quartiles and the maximum of the numbers, or of the days if the column holds

@@ -129,7 +129,7 @@ class Pieces:
         self._relative: dict[int, tuple[Floats, dict[int, tuple[Floats, Floats]]]] = {}
         z = (base if matrix is None else matrix @ base) + known.shift
         turned = [root.T @ (moves if matrix is None else matrix @ moves) for root in known.roots]
-        self.known, self._turned = known, turned
+        self.known = known
         self._fastest = np.array([np.linalg.norm(each, 2) if each.size else 0.0 for each in turned])
         self.curvatures = np.array([2.0 * (each.T @ each) for each in turned])
         self.slopes = np.empty((len(known.cluster), moves.shape[1]))

@@ -12,9 +12,7 @@ from numpy.typing import NDArray
 
 from whycluster.core import outputs
 from whycluster.core.arrays import Codes
-from whycluster.core.energies import Energy
 from whycluster.data.arrays import evenly_spaced_per_group
-from whycluster.data.table import Table
 from whycluster.explanations.base import BaseExplanation
 
 _CELLS = 1 << 22  # the maximum number of values of evidence that are computed at once
@@ -50,16 +48,6 @@ class MemberSample:
         """(m,) the clusters of the members."""
         return self.exp.cluster_codes
 
-    @property
-    def table(self) -> Table:
-        """The m rows."""
-        return self.exp.table
-
-    @property
-    def energy(self) -> Energy:
-        """The energy of the K clusters."""
-        return self.exp.energy
-
     def blocks(self) -> Iterator[tuple[Codes, NDArray[Any]]]:
         """Yield the clusters and the evidence of some members at a time, (b,) and (b, K).
 
@@ -70,7 +58,7 @@ class MemberSample:
             cluster, is_all = self.cluster[rows], len(rows) == len(self.cluster)
             yield (
                 cluster,
-                self._h if is_all else outputs.contrasts(self.energy, self.table.take(rows), cluster),
+                self._h if is_all else outputs.contrasts(self.exp.energy, self.exp.table.take(rows), cluster),
             )
 
     def weights(self) -> Iterator[tuple[Codes, NDArray[Any]]]:
@@ -81,18 +69,18 @@ class MemberSample:
 
     def _row_blocks(self, most: int) -> list[Codes]:
         """Return blocks of positions, each with all members of a few clusters and about ``most`` values."""
-        if len(self.cluster) * self.energy.n_clusters <= most:
+        if len(self.cluster) * self.exp.energy.n_clusters <= most:
             return [np.arange(len(self.cluster))] if len(self.cluster) else []
         order = np.argsort(self.cluster, kind="stable")
         starts = np.flatnonzero(np.diff(self.cluster[order], prepend=-1))
-        n_rows = max(1, most // self.energy.n_clusters)
+        n_rows = max(1, most // self.exp.energy.n_clusters)
         firsts = starts[np.flatnonzero(np.diff(starts // n_rows, prepend=-1))]
         blocks = np.split(order, firsts[1:])
         return [np.arange(len(order))] if len(blocks) == 1 else blocks
 
     @cached_property
     def _h(self) -> NDArray[Any]:
-        return outputs.contrasts(self.energy, self.table, self.cluster)
+        return outputs.contrasts(self.exp.energy, self.exp.table, self.cluster)
 
 
 def members_of(exp: BaseExplanation, cluster_code: int) -> Codes:

@@ -47,7 +47,7 @@ def rivals_by_relevance(
     rivals, weight = _candidates(sample, codes, group, relevance.shape[1])
     for others, weights in zip(rivals.T, weight.T, strict=True):
         weighted = Weighted(sample.cluster, others[group], weights, group)
-        found = contributions(energy, sample.table, weighted, len(codes))
+        found = contributions(energy, sample.exp.table, weighted, len(codes))
         rival = place[others]
         is_comparable = (rival >= 0)[:, None] & is_known[rival]
         top.add(sign * found, np.where(is_comparable, rival[:, None], -1))
@@ -83,7 +83,7 @@ def contributions(energy: Energy, rows: Rows, weighted: Weighted, n_groups: int)
 
 def _candidates(sample: MemberSample, codes: Codes, group: Codes, d: int) -> tuple[Codes, Floats]:
     """Return the competitors to consider, (G, C), by decreasing weight, and their weights, (m, C)."""
-    n_clusters, m = sample.energy.n_clusters, len(group)
+    n_clusters, m = sample.exp.energy.n_clusters, len(group)
     n_passes = max(_MOST_RIVALS, _MOST_STEPS // max(1, m * n_clusters * d))
     n_rivals = min(n_clusters - 1, n_passes)
     rivals, weight = np.empty((len(codes), n_rivals), np.intp), np.empty((m, n_rivals))

@@ -53,8 +53,8 @@ class VoteEnergy(PooledEnergy):
         known: Floats,
         votes: Floats,
         *,
-        n_neighbors: int = 1,
-        fades: bool = True,
+        n_neighbors: int,
+        fades: bool,
         gamma: float | None = None,
     ) -> None:
         super().__init__(members, sizes, "euclidean", has_noise=False)

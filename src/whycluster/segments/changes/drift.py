@@ -33,8 +33,7 @@ class DriftTest:
 
     Attributes
     ----------
-    cluster : the code of the cluster
-    column : the name of the column
+    cluster, column : the code of the cluster, and the name of the column
     category : the category whose share is compared; None for a mean or for missing values
     is_missing : whether the share of missing values is compared
     before, after : the means or shares
@@ -55,7 +54,7 @@ class DriftTest:
     n_after: int
     shift: float
     p_value: float
-    is_date: bool = False
+    is_date: bool
 
     @property
     def is_alarm(self) -> bool:
