@@ -505,16 +505,6 @@ def test_clusters_of_features_are_refused() -> None:
     )
 
 
-def test_models_of_sequences_are_refused() -> None:
-    """Only the name of the library matters: no row of such a model can be explained alone."""
-    model = type("GaussianHMM", (), {"__module__": "hmmlearn.hmm"})()
-    assert unsupported(model) == (
-        "neuralize: the state of a row in a GaussianHMM depends on the rows before and after it, so no "
-        "energy of the row alone gives its cluster. Any clustering can be explained from its labels, through "
-        "a surrogate that reports how well it matches them: wc.explain(labels, X)."
-    )
-
-
 def test_arguments_in_the_wrong_order() -> None:
     assert message(KMeans(2), model=CENTROIDS) == (
         "explain: X must be a table of numbers; got a KMeans. The order of the arguments is explain(model, "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import doctest
 import importlib
 import inspect
@@ -18,6 +19,7 @@ from pathlib import Path
 import pytest
 
 import whycluster as wc
+from whycluster.models.adapters import registry
 from whycluster.models.adapters.unsupported import SUPPORTED
 from whycluster.models.network import QueryOptions
 
@@ -49,6 +51,7 @@ OPTIONAL = [
     "kmodes",
     "kneed",
     "hdbscan",
+    "hmmlearn",
     "minisom",
     "skfuzzy",
     "stepmix",
@@ -268,6 +271,49 @@ def test_the_page_of_models_has_every_supported_model() -> None:
     for line in SUPPORTED:
         for name in re.findall(r"\b[A-Z]\w+", line):
             assert name in page, name
+
+
+# Names of distributions, and how the README calls them, where they differ from those of the packages.
+DISTRIBUTIONS = {
+    "faiss": "faiss-cpu",
+    "dask_ml": "dask-ml",
+    "clustpy.deep": "clustpy",
+    "pyspark.ml": "pyspark",
+    "sklearn": "scikit-learn",
+}
+README_NAMES = {
+    "dask_ml": "Dask",
+    "pyspark.ml": "MLlib",
+    "sklearn": "scikit-learn",
+    "clustpy.deep": "torch encoders with a clustering head",
+    "bertopic": "BERTopic",
+    "hdbscan": "HDBSCAN",
+    "minisom": "MiniSom",
+    "stepmix": "StepMix",
+}
+
+
+@pytest.mark.filterwarnings("ignore:h5py not installed")
+def test_every_adapter_is_in_the_lists_of_supported_models() -> None:
+    """Those of the command, the page of models and the README."""
+    extras = importlib.import_module("whycluster.cli.models").EXTRAS  # the command needs polars
+    libraries = {name for name in registry._ADAPTERS if not name.startswith(("sklearn.", "whycluster"))}
+    assert not {DISTRIBUTIONS.get(name, name) for name in libraries} - set(extras)
+    readme, page = (ROOT / "README.md").read_text(), (ROOT / "docs" / "models.md").read_text()
+    for name in libraries:
+        assert README_NAMES.get(name, name) in readme, name
+    listed = "\n".join(SUPPORTED)
+    for module in registry._ADAPTERS.values():
+        with contextlib.suppress(ImportError):
+            importlib.import_module(f"whycluster.{module}")
+    packages = {name.partition(".")[0] for name in registry._ADAPTERS}
+    for cls in registry.adapt.registry:
+        if cls.__module__.partition(".")[0] not in packages:
+            continue  # of NumPy, or registered by another test
+        if cls.__name__ in ("BaseEstimator", "FeatureAgglomeration"):
+            continue  # advice for what is not supported
+        assert re.search(rf"\b{cls.__name__}\b", listed), cls
+        assert re.search(rf"\b{cls.__name__}\b", page), cls
 
 
 def test_public_names_are_documented_and_there() -> None:

@@ -4,7 +4,7 @@ Read in this order:
 
 - `table`: `Table`, the rows in their container, and `ArrayTable` for NumPy arrays
 - `opening`: `open_table`, which checks the data and picks the table class
-- `sparse_table`, `frame_table`, `mixed_table`, `absent_table`: the other table classes
+- `sparse_table`, `frame_table`, `mixed_table`, `absent_table`, `context_table`: the other table classes
 - `cells`: individual cells of any container
 - `column_kinds`, `missing`, `days`, `iso_dates`: what a column holds, which values are missing, dates as
   numbers, dates in text

@@ -29,7 +29,7 @@ from whycluster.engines.results import SKIP, ArrowFormat, PartResult
 from whycluster.explanations.explanation import Explanation
 from whycluster.models.adapters.incomplete import OnlyLabels
 from whycluster.models.adapters.registry import find_network
-from whycluster.models.network import Network, Query
+from whycluster.models.network import Network, Query, check_rows_alone
 
 INVALID = ("error", "skip")
 FIDELITY_EXPRESSION = "wc.neuralize(model).fidelity"
@@ -370,6 +370,7 @@ def read_network(model: Any, where: str, metric: str | None) -> Network:
             f"{where}: the model must explain rows in terms of their columns; a deep clustering is "
             "explained in terms of the inputs of its encoder. Use wc.explain on batches of inputs."
         )
+    check_rows_alone(found, where)
     return found
 
 

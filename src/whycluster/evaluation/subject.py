@@ -28,7 +28,7 @@ from whycluster.evaluation.samplers import ConditionalKDE
 from whycluster.evaluation.shuffled import ShuffledEnergy
 from whycluster.models.adapters.incomplete import OnlyLabels
 from whycluster.models.adapters.registry import find_network, to_network
-from whycluster.models.network import Network, TableNetwork
+from whycluster.models.network import Network, TableNetwork, check_rows_alone
 
 _BLOCK_VALUES = 1 << 20
 
@@ -62,6 +62,8 @@ class Subject:
             found = find_network(model, None, None, X, where=where)
             # Labels alone have no network, so to_network raises an error that suggests a fix.
             self.network = to_network(model) if isinstance(found, OnlyLabels) else found
+        if self.network is not None:
+            check_rows_alone(self.network, where)
         self.on_threads = self.network is not None  # a user's function runs on the calling thread
         self.table = self._open(X, "X")
         if self.table.goes_through_steps:

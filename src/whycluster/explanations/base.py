@@ -266,7 +266,8 @@ class BaseExplanation(RowAccess, ArrowTable, Renamable):
     def unattributed(self, largest: float, noun: str) -> list[Line]:
         """Return lines for the part of a single row's evidence that belongs to no single feature or word."""
         evidence, residual = float(self.evidence[0]), float(self.residual[0])
-        return unattributed_lines(evidence, residual, self.threshold, largest, noun)
+        name = self.energy.rest or f"no single {noun}"
+        return unattributed_lines(evidence, residual, self.threshold, largest, name)
 
     def _framed(self, names: Sequence[Hashable], relevance: NDArray[Any], backend: str | None) -> Any:
         """Return a frame with cluster, competitor, evidence and a column of relevance for each name."""

@@ -246,6 +246,8 @@ class Network(Renamable, ABC):
     """For each feature its categories in the order of their codes, or None if it is numeric."""
     explains_columns = True
     """Whether relevance is given by column, so that rows can be explained in parts."""
+    rows_alone = True
+    """Whether the cluster of a row depends on this row alone."""
     is_checked = False
     """Whether all rows are compared with the model's own prediction."""
     model: Any = None
@@ -316,6 +318,7 @@ class Network(Renamable, ABC):
         X : (n, d) the rows, as in `explain`
         """
         if is_dask(X):
+            check_rows_alone(self, "assign")
             lazy: NDArray[Any] = registry.load("assign_lazily")(self, X)
             return lazy
         return self.codes.decode(outputs.assign(self.energy, self.open_usual(X, "assign")))
@@ -584,6 +587,15 @@ class TableNetwork(Network):
         if self.verification is not None:
             self.verification.check(table, self.codes)
         return table
+
+
+def check_rows_alone(network: Network, where: str) -> None:
+    """Raise an error if the cluster of a row depends on other rows."""
+    if not network.rows_alone:
+        raise UnsupportedModelError(
+            f"{where}: the model must assign each row alone; the state of a time step depends on those "
+            "around it. Use wc.explain on each sequence as a whole."
+        )
 
 
 def check_rule(rule: Any, where: str) -> None:

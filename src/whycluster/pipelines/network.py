@@ -168,6 +168,12 @@ def check_not_deep(network: Network, model: Any) -> None:
             "beyond the inputs of that encoder. Explain the model in terms of the output of the steps "
             "before it: wc.explain(pipeline[-1], pipeline[:-1].transform(X))."
         )
+    if not network.rows_alone:
+        raise UnsupportedModelError(
+            f"neuralize: the states of {type(model).__name__} depend on the time steps around a row, which "
+            "steps of a pipeline cannot pass on. Explain the model in terms of the output of the steps "
+            "before it: wc.explain(pipeline[-1], pipeline[:-1].transform(X))."
+        )
 
 
 def _of_columns(form: AffineForm, energy: Energy) -> Energy | None:

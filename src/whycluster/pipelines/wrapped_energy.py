@@ -25,6 +25,7 @@ class WrappedEnergy(Energy):
         self.n_clusters, self.contest, self.stiffness = energy.n_clusters, energy.contest, energy.stiffness
         self.gives_probabilities, self.adds_up = energy.gives_probabilities, energy.adds_up
         self.title, self.distance, self.unattributed = energy.title, energy.distance, energy.unattributed
+        self.rest = energy.rest
 
     def around(self, energy: Energy) -> Self:
         """Return a copy with another inner energy, or the same object if it has this inner energy."""

@@ -24,7 +24,7 @@ from whycluster.explanations.explanation import Explanation
 from whycluster.explanations.quality.clustering_quality import Quality, quality
 from whycluster.models.adapters.incomplete import OnlyLabels
 from whycluster.models.adapters.registry import find_network
-from whycluster.models.network import Network, QueryOptions
+from whycluster.models.network import Network, QueryOptions, check_rows_alone
 from whycluster.models.tiles import assign_each
 from whycluster.pipelines.network import PipelineNetwork
 from whycluster.pipelines.tabular import cluster_columns, warn_of_columns
@@ -280,4 +280,5 @@ def _network_of(model: Any, X: Any) -> Network:
             "these are pipeline[1:] and pipeline[:1].transform(X), and documents are explained with "
             "wc.explain(segmentation.network, X, encoder=pipeline[0])."
         )
+    check_rows_alone(found, "Segmentation")
     return found

@@ -69,6 +69,7 @@ class Energy(ABC):
     stiffness: float | None = None  # the beta for which exp(-beta s) are densities or probabilities, or None
     adds_up: bool = True  # whether relevance sums to the evidence, that is, nothing is left over
     unattributed = ""  # the parts of the evidence that belong to no single feature, for messages
+    rest = ""  # their name in a list of features, instead of "no single feature"
     rounds = False  # whether `combine` may write float32; it still computes in float64
     takes_columns = False  # whether computing is equally fast on rows stored column by column
     needs_means = False  # whether its split depends on the cluster means; see `with_means`

@@ -57,7 +57,7 @@ class Claim:
 
 
 def unattributed_lines(
-    evidence: float, residual: float, threshold: float | None, largest: float, noun: str
+    evidence: float, residual: float, threshold: float | None, largest: float, name: str
 ) -> list[Line]:
     """Return lines for the part of the evidence that belongs to no single feature or word."""
     lines = []
@@ -66,7 +66,7 @@ def unattributed_lines(
         lines.append(Line(f"the threshold {threshold:g}", "", bar, False))
         residual -= bar
     if abs(residual) > _ROUNDING * max(largest, abs(evidence)):
-        lines.append(Line(f"no single {noun}", "", residual, False))
+        lines.append(Line(name, "", residual, False))
     return lines
 
 

@@ -12,6 +12,7 @@ Modules, in reading order:
   choose for their labels
 - `faiss`, `dask_ml`: k-means from these libraries
 - `sklearn_topics`: topics of LDA and NMF; `tslearn`: time series
+- `hmmlearn`: hidden Markov models
 - `minisom`: self-organizing maps; `stepmix`: latent classes and profiles
 - `kmedoids`: medoids; `kmodes`: tables with categories
 

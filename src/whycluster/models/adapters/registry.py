@@ -32,6 +32,7 @@ _ADAPTERS = {
     "dask_ml": "models.adapters.dask_ml",
     "faiss": "models.adapters.faiss",
     "hdbscan": "models.adapters.hdbscan",
+    "hmmlearn": "models.adapters.hmmlearn",
     "kmedoids": "models.adapters.kmedoids",
     "kmodes": "models.adapters.kmodes",
     "minisom": "models.adapters.minisom",

@@ -18,9 +18,11 @@ SUPPORTED = (
     "sklearn.neighbors.NearestCentroid, KNeighborsClassifier",
     "sklearn.decomposition.LatentDirichletAllocation, NMF (the topic with the largest weight)",
     "faiss.Kmeans",
+    "hmmlearn.hmm.GaussianHMM (the states of one sequence)",
     "kmedoids.KMedoids",
     "kmodes.kmodes.KModes, kmodes.kprototypes.KPrototypes",
     "minisom.MiniSom",
+    "fuzzy c-means, such as that of scikit-fuzzy: wc.explain(centers, X, metric='fuzzy')",
     "stepmix.StepMix (binary, or Gaussian with diagonal covariances)",
     "tslearn.clustering.TimeSeriesKMeans (euclidean, dtw, softdtw)",
     "dask_ml.cluster.KMeans; dask_ml.wrappers.ParallelPostFit of one of these",
@@ -46,8 +48,8 @@ def unsupported(model: Any) -> UnsupportedModelError:
         )
     if any(cls.__module__.startswith("hmmlearn.") for cls in type(model).__mro__):
         return UnsupportedModelError(
-            f"neuralize: the state of a row in a {type(model).__name__} depends on the rows before and after "
-            f"it, so no energy of the row alone gives its cluster. {BY_LABELS}"
+            f"neuralize: of the models of hmmlearn, GaussianHMM is supported; got a {type(model).__name__}. "
+            f"{BY_LABELS}"
         )
     listed = "".join(f"\n  - {line}" for line in SUPPORTED)
     return UnsupportedModelError(

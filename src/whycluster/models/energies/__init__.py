@@ -11,6 +11,7 @@ Modules, in reading order:
   the nearest rows; `prediction`: new rows in hdbscan; `votes`: spectral clusterings and communities of graphs
 - `zero_reference`: squared distances, with the features measured from 0
 - `topics`: the weights of topics in LDA and NMF; `alignment`: time series under dynamic time warping
+- `context`: rows whose clusters also depend on their context, such as time steps
 - `tree`: trees of centroids, which compare pairs of nodes instead of clusters
 """
 
