@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sklearn.cluster import AffinityPropagation, Birch, BisectingKMeans, KMeans, MeanShift, MiniBatchKMeans
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
 from sklearn.mixture import BayesianGaussianMixture, GaussianMixture
-from sklearn.neighbors import NearestCentroid
+from sklearn.neighbors import KNeighborsClassifier, NearestCentroid
 
 import whycluster as wc
 from tests.optional import load_frame, optional
@@ -20,13 +20,21 @@ from tests.optional import load_frame, optional
 if TYPE_CHECKING:
     import faiss
     import kmedoids
+    import minisom
     import pandas as pd
+    import stepmix.stepmix as stepmix
     import torch
+    import tslearn.clustering as tslearn
 else:
     pd = optional("pandas")
     faiss = optional("faiss")
     kmedoids = optional("kmedoids")
+    minisom = optional("minisom")
+    stepmix = optional("stepmix.stepmix")
     torch = optional("torch")
+    tslearn = optional("tslearn.clustering")
+
+pytestmark = pytest.mark.filterwarnings("ignore:h5py not installed")
 
 Array = NDArray[Any]
 DATA = {"wine": load_wine, "iris": load_iris, "cancer": load_breast_cancer, "digits": load_digits}
@@ -79,6 +87,20 @@ def _faiss(X: Array, spherical: bool = False) -> Any:
     model = faiss.Kmeans(X.shape[1], 6, seed=1, min_points_per_centroid=1, spherical=spherical)
     model.train(X)
     return model
+
+
+def _map(X: Array) -> Any:
+    model = minisom.MiniSom(2, 3, X.shape[1], random_seed=0)
+    model.train(X, 500)
+    return model
+
+
+def _latent(X: Array) -> Any:
+    return stepmix.StepMix(4, measurement="gaussian_diag", random_state=0, progress_bar=0, verbose=0).fit(X)
+
+
+def _series(X: Array) -> Any:
+    return tslearn.TimeSeriesKMeans(5, max_iter=5, random_state=0).fit(X[:, :, None])
 
 
 def _mixture(kind: Any, X: Array, covariance: str, **options: Any) -> Any:
@@ -134,6 +156,11 @@ MODELS: dict[str, Callable[[Array, Array], Any]] = {
     ),
     "KernelKMeans": lambda X, _: wc.KernelKMeans(6, random_state=0).fit(X),
     "KernelKMeans, few": lambda X, _: wc.KernelKMeans(4, n_support=3, gamma=0.5, random_state=0).fit(X),
+    "KNeighborsClassifier": lambda X, y: KNeighborsClassifier().fit(X[::2], y[::2]),
+    "KNeighborsClassifier, manhattan": lambda X, y: KNeighborsClassifier(4, p=1).fit(X[::2], y[::2]),
+    "MiniSom": lambda X, _: _map(X),
+    "StepMix": lambda X, _: _latent(X),
+    "TimeSeriesKMeans": lambda X, _: _series(X),
     "unknown model": lambda X, _: Quantizer(X),
     "subclass of KMeans": lambda X, _: CarefulKMeans(6, n_init=1, random_state=0).fit(X),
     "subclass of NearestCentroid": lambda X, y: CarefulCentroid().fit(X, np.array(list("cab" * 4))[y]),
@@ -141,12 +168,24 @@ MODELS: dict[str, Callable[[Array, Array], Any]] = {
 
 
 # In these, a component weight, a correlation or the loss in a soft minimum belongs to no single feature.
-WITH_RESIDUAL = ("GaussianMixture", "BayesianGaussianMixture", "KernelKMeans", "NearestCentroid, priors")
+WITH_RESIDUAL = (
+    "GaussianMixture",
+    "BayesianGaussianMixture",
+    "KernelKMeans",
+    "NearestCentroid, priors",
+    "StepMix",
+)
+WITHOUT_TORCH = ("KNeighborsClassifier", "KNeighborsClassifier, manhattan")
 
 
 def predict(model: Any, X: Array) -> Array:
     if isinstance(model, faiss.Kmeans):
         return np.asarray(model.assign(X.astype(np.float32))[1])
+    kind = type(model).__name__  # the libraries may be missing
+    if kind == "MiniSom":
+        return np.array([",".join(map(str, model.winner(row))) for row in X])
+    if kind == "TimeSeriesKMeans":
+        return np.asarray(model.predict(X[:, :, None]))
     return np.asarray(model.predict(X))
 
 
@@ -187,7 +226,7 @@ def test_rows_the_model_never_saw_are_assigned_alike(kind: str, data: tuple[Arra
 
 
 @pytest.mark.parametrize("data", ["wine", "iris", "cancer"], indirect=True)  # pairs of 1000 units fill 2 GB
-@pytest.mark.parametrize("kind", MODELS)
+@pytest.mark.parametrize("kind", [kind for kind in MODELS if kind not in WITHOUT_TORCH])
 def test_torch_gives_the_evidence_and_its_gradient(kind: str, data: tuple[Array, Array]) -> None:
     X, y = data
     net = wc.neuralize(MODELS[kind](X, y))
