@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from scipy import sparse
-from sklearn.cluster import DBSCAN, HDBSCAN
+from sklearn.cluster import DBSCAN, HDBSCAN, AgglomerativeClustering, SpectralClustering
 from sklearn.datasets import load_iris, load_wine, make_moons
 from sklearn.decomposition import PCA
+from sklearn.neighbors import kneighbors_graph
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -275,6 +276,100 @@ def test_what_has_no_rule_is_refused_by_name() -> None:
         )
     exp = wc.explain(DBSCAN(eps=0.9, metric="precomputed").fit(square), IRIS)
     assert exp.fidelity is not None
+
+
+@pytest.mark.filterwarnings("ignore::whycluster.FidelityWarning")
+def test_distances_are_no_rows() -> None:
+    square = np.linalg.norm(WINE[:, None] - WINE, axis=2)
+    graph = kneighbors_graph(WINE, 9, mode="distance")
+    models = [
+        (DBSCAN(eps=2.4, min_samples=4, metric="precomputed"), square),
+        (HDBSCAN(min_cluster_size=8, metric="precomputed", copy=True), square),
+        (hdbscan.HDBSCAN(min_cluster_size=8, metric="precomputed"), square),
+        (AgglomerativeClustering(3, metric="precomputed", linkage="average"), square),
+        (SpectralClustering(3, affinity="precomputed", random_state=0), np.exp(-square)),
+        (SpectralClustering(3, affinity="precomputed_nearest_neighbors", n_neighbors=9), graph),
+    ]
+    for model, given in models:
+        model.fit(given)
+        with pytest.raises(wc.InvalidInputError) as error:
+            wc.explain(model, square)
+        assert str(error.value) == (
+            "explain: X must be the rows whose distances or affinities the model was fitted on; got a "
+            "symmetric table of shape (178, 178), which has no features. Pass the table that it was computed "
+            "from."
+        )
+
+
+DUPLICATED = np.repeat(WINE[:60], 3, axis=0)
+TWO_POINTS = np.repeat([[0.0, 0.0], [5.0, 5.0]], 30, axis=0)
+
+
+@pytest.mark.filterwarnings("ignore::whycluster.AgreementWarning")
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: DBSCAN(eps=2.4, min_samples=4),
+        lambda: HDBSCAN(min_cluster_size=8, copy=True),
+        lambda: hdbscan.HDBSCAN(min_cluster_size=8),
+        lambda: AgglomerativeClustering(2, linkage="single"),
+        lambda: AgglomerativeClustering(2),
+        lambda: SpectralClustering(2, gamma=0.1, random_state=0),
+    ],
+)
+@pytest.mark.parametrize("X", [DUPLICATED, TWO_POINTS], ids=["rows three times", "two points"])
+def test_rows_that_occur_several_times(X: Array, make: Any) -> None:
+    model = make().fit(X)
+    exp = wc.explain(model, X)
+    assert exp.agreement is not None
+    assert exp.agreement.share == 1.0
+    assert np.isfinite(exp.relevance).all()
+    np.testing.assert_allclose(exp.relevance.sum(axis=1), exp.evidence, atol=1e-9)
+    first = np.arange(len(X)) // (3 if X is DUPLICATED else 30) * (3 if X is DUPLICATED else 30)
+    same = model.labels_ == model.labels_[first]  # HDBSCAN may cut between equal rows
+    assert same.mean() >= 0.98
+    np.testing.assert_allclose(exp.relevance[same], exp.relevance[first[same]], atol=1e-9)
+
+
+@pytest.mark.filterwarnings("ignore::whycluster.FewRowsWarning")
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: DBSCAN(eps=2.4, min_samples=1),
+        lambda: AgglomerativeClustering(2, linkage="single"),
+        lambda: AgglomerativeClustering(2),
+        lambda: AgglomerativeClustering(2, linkage="average"),
+    ],
+)
+def test_a_cluster_of_one_row(make: Any) -> None:
+    """The row is far from all others, so its evidence is that of its own cluster."""
+    X = np.concatenate([WINE[:60], WINE[:1] + 40.0])
+    model = make().fit(X)
+    assert (model.labels_ == model.labels_[-1]).sum() == 1
+    exp = wc.explain(model, X)
+    assert exp.cluster[-1] == model.labels_[-1]
+    assert exp.evidence[-1] > 0.0
+    assert np.isfinite(exp.relevance).all()
+    assert exp.describe(60).startswith(f"Row 60 is in cluster {model.labels_[-1]}: evidence ")
+
+
+@pytest.mark.filterwarnings("ignore::whycluster.FidelityWarning")
+def test_trees_that_were_not_kept() -> None:
+    """What hdbscan keeps by default is enough; without a tree, the labels are explained."""
+    model = hdbscan.HDBSCAN(min_cluster_size=8, gen_min_span_tree=False, prediction_data=False).fit(WINE)
+    assert wc.explain(model, WINE).agreement is not None
+    assert len(wc.neuralize(model).assign(WINE[:3] + 0.1)) == 3
+    model._single_linkage_tree = None
+    own = HDBSCAN(min_cluster_size=8, copy=True).fit(WINE)
+    del own._single_linkage_tree_
+    for each, obstacle in (
+        (model, "HDBSCAN has a rule for dense, finite rows, and if its tree was kept."),
+        (own, "HDBSCAN has a rule if its tree was kept."),
+    ):
+        with pytest.raises(wc.UnsupportedModelError, match=obstacle):
+            wc.neuralize(each, rows=WINE)
+    hierarchy = AgglomerativeClustering(3, compute_full_tree=False, compute_distances=False).fit(WINE)
+    assert wc.explain(hierarchy, WINE).agreement is not None
 
 
 def test_all_noise() -> None:

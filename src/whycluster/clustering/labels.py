@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from whycluster.clustering.surrogate import Surrogate
 from whycluster.core.arrays import Floats
-from whycluster.core.errors import NotFittedError, UnsupportedModelError
+from whycluster.core.errors import InvalidInputError, NotFittedError, UnsupportedModelError
 from whycluster.data.arrays import to_finite_array
 from whycluster.data.column_checks import classify_columns
 from whycluster.data.mixed_table import RawTable
@@ -32,6 +32,8 @@ def network_of_labels(
     The network is that of the rule that the labels follow or, if no rule is known, of a surrogate. Rows that
     the model was not fitted on have no labels.
     """
+    if found.of_distances:
+        _check_rows(X)
     if found.rule is None:
         return fit_surrogate(found.labels, X, feature_names)
     try:
@@ -50,6 +52,21 @@ def network_of_labels(
     elif network is not None and _n_rows(X) != len(found.labels):
         return network, None
     return fit_surrogate(found.labels, X, feature_names)
+
+
+def _check_rows(X: Any) -> None:
+    """Raise an error if X holds the distances or affinities that a model was fitted on instead of rows."""
+    shape = tuple(getattr(X, "shape", ()))
+    if len(shape) != 2 or shape[0] != shape[1]:
+        return
+    values = open_table(X, where="explain", any_kind=True)
+    square = None if isinstance(values, RawTable) else values.to_array()
+    if square is not None and np.allclose(square, square.T, equal_nan=True):
+        raise InvalidInputError(
+            f"explain: X must be the rows whose distances or affinities the model was fitted on; got a "
+            f"symmetric table of shape {shape}, which has no features. Pass the table that it was computed "
+            "from."
+        )
 
 
 def _encoded(found: OnlyLabels, X: Any) -> Network | None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sklearn.cluster import KMeans
+from sklearn.cluster import DBSCAN, KMeans
 from sklearn.datasets import load_iris, load_wine
 from sklearn.decomposition import PCA
 from sklearn.mixture import GaussianMixture
@@ -104,6 +104,30 @@ def test_the_row_with_the_least_evidence_is_weak_but_equal_rows_are_typical() ->
     assert lines[5:9] == ["Typical: none of the other 3 rows in cluster 1 has less evidence."] * 4
     assert lines[9] == "Weak: no more evidence than the only other row in cluster 2."
     assert lines[10] == "Clear: more evidence than the only other row in cluster 2."
+
+
+def test_no_value_is_typical_of_noise() -> None:
+    """A noise row is compared with the nearest cluster; a row that noise competes for, with nothing."""
+    frame = load_wine(as_frame=True).data
+    Z = (frame - frame.mean()) / frame.std(ddof=0)
+    exp = wc.explain(DBSCAN(eps=2.4, min_samples=4).fit(Z.to_numpy()), Z)
+    means, n = Z.groupby(exp.cluster).mean(), 0
+    for row in range(0, len(Z), 2):
+        text = _sentences(exp, row)
+        assert "typical of noise" not in text
+        found = _TYPICAL.search(text)
+        if exp.competitor[row] == "noise":
+            assert found is None
+            continue
+        assert exp.cluster[row] == "noise"
+        assert found is not None
+        n += 1
+        assert found["own"] is None
+        assert int(found["there"]) == exp.competitor[row]
+        value, other = Z[found["name"]].iloc[row], means.loc[int(found["there"]), found["name"]]
+        assert _shows(found["other"], other)
+        assert (found["side"] == "above") == (value > other)
+    assert n > 10
 
 
 def test_what_is_typical_is_the_mean_of_the_clusters() -> None:

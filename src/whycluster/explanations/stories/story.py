@@ -14,7 +14,7 @@ from whycluster.core.rules import CONTRAST
 from whycluster.data import display
 from whycluster.data.arrays import smallest
 from whycluster.data.days import to_days
-from whycluster.data.labels import cluster_name
+from whycluster.data.labels import cluster_name, is_noise
 from whycluster.data.missing import is_missing
 from whycluster.explanations.base import BaseExplanation
 from whycluster.explanations.summaries.comparisons import Comparisons
@@ -166,7 +166,10 @@ class Typical(NamedTuple):
 def compare_with_typical(
     compared: Comparisons, column: int, value: Any, own: int, other: int, is_date: bool
 ) -> Typical | None:
-    """Compare a value with two clusters, given as positions; return None if it cannot be compared."""
+    """Compare a value with two clusters, given as positions; return None if it cannot be compared.
+
+    Rows of noise lie on all sides of the clusters, so their mean is typical of none of them.
+    """
     if is_missing(value):
         known = None if compared.missing is None else compared.missing[:, column]
         return _frequencies(known, own, other)
@@ -180,7 +183,10 @@ def compare_with_typical(
     number, (mine, theirs) = to_days(value) if is_date else float(value), means[[own, other]].tolist()
     if not np.isfinite([number, mine, theirs]).all() or number == theirs:
         return None
+    if is_noise(compared.labels[other]):
+        return None
     is_above, is_nearer = number > theirs, abs(number - mine) < abs(number - theirs)
+    is_nearer = is_nearer and not is_noise(compared.labels[own])
     shown, (here, there) = (
         ("", display.format_dates([mine, theirs])) if is_date else _true_as_printed(number, mine, theirs)
     )

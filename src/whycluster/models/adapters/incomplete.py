@@ -42,6 +42,7 @@ class OnlyLabels:
         is known
     kept : the rows that the model keeps, if it keeps enough of them for the rule
     obstacle : why no rule is known although there is one for such models, as a sentence
+    of_distances : whether the model was fitted on distances or affinities instead of rows
     names : the names of the columns that the model, or the first step, was fitted on, if it stores them
     transform : the steps before the model, in a pipeline
     behind : turns the network of the model into one that takes the input of these steps
@@ -56,6 +57,7 @@ class OnlyLabels:
     rule: Callable[[Floats | None], Network | None] | None = None
     kept: KeptRows | None = None
     obstacle: str = ""
+    of_distances: bool = False
     names: Sequence[Hashable] | None = None
     transform: Callable[[Any], Any] | None = None
     behind: Callable[[Network], Network] | None = None

@@ -28,7 +28,13 @@ from whycluster.models.network import Network, TableNetwork
 
 def without_rule(model: Any, obstacle: str) -> OnlyLabels:
     """Return the labels of a model for which no rule is known, and why."""
-    return OnlyLabels(model.labels_, f"the labels of {type(model).__name__}", obstacle=obstacle)
+    compared = (getattr(model, "metric", ""), getattr(model, "affinity", ""))
+    return OnlyLabels(
+        model.labels_,
+        f"the labels of {type(model).__name__}",
+        obstacle=obstacle,
+        of_distances=any(str(kind).startswith("precomputed") for kind in compared),
+    )
 
 
 def other_metric(model: Any) -> str:
@@ -75,9 +81,11 @@ def _dbscan(model: Any, metric: str) -> OnlyLabels:
 @adapt.register(HDBSCAN)
 @_if_metric_is_known
 def _hdbscan(model: Any, metric: str) -> OnlyLabels:
-    labels, tree = model.labels_, model._single_linkage_tree_
+    labels, tree = model.labels_, getattr(model, "_single_linkage_tree_", None)
     if model.alpha != 1.0:
         return without_rule(model, f"A rule is known only for alpha=1; this one has alpha={model.alpha!r}.")
+    if tree is None:
+        return without_rule(model, "A rule of HDBSCAN is known only if the model kept its tree.")
     if labels.max(initial=-1) < 0 or labels.min() < -1:
         return without_rule(model, "A rule of HDBSCAN is known only for finite rows in one or more clusters.")
     births = LinkageTree(tree["left_node"], tree["right_node"], tree["value"]).births(labels)
