@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from scipy import sparse
-from sklearn.cluster import DBSCAN, HDBSCAN, AgglomerativeClustering, SpectralClustering
+from sklearn.cluster import DBSCAN, HDBSCAN, OPTICS, AgglomerativeClustering, SpectralClustering
 from sklearn.datasets import load_iris, load_wine, make_moons
 from sklearn.decomposition import PCA
 from sklearn.neighbors import kneighbors_graph
@@ -370,6 +370,28 @@ def test_trees_that_were_not_kept() -> None:
             wc.neuralize(each, rows=WINE)
     hierarchy = AgglomerativeClustering(3, compute_full_tree=False, compute_distances=False).fit(WINE)
     assert wc.explain(hierarchy, WINE).agreement is not None
+
+
+@pytest.mark.filterwarnings("ignore::whycluster.AgreementWarning")
+@pytest.mark.parametrize("name", ["DBSCAN", "HDBSCAN", "hdbscan", "OPTICS", "OPTICS, dbscan"])
+def test_columns_that_hardly_vary_have_hardly_any_relevance(name: str) -> None:
+    """Constants are split like the variances of the columns among all rows, noise included."""
+    X = np.column_stack([MOONS, 1e-4 * MOONS[:, :1], np.full(len(MOONS), 7.0)])
+    model = {
+        "DBSCAN": lambda: DBSCAN(eps=0.13, min_samples=8),
+        "HDBSCAN": lambda: HDBSCAN(min_cluster_size=8, copy=True),
+        "hdbscan": lambda: hdbscan.HDBSCAN(min_cluster_size=8),
+        "OPTICS": lambda: OPTICS(min_samples=8),
+        "OPTICS, dbscan": lambda: OPTICS(min_samples=8, eps=0.13, cluster_method="dbscan"),
+    }[name]().fit(X)
+    exp = wc.explain(model, X)
+    energy: Any = exp.energy
+    np.testing.assert_allclose(energy.shares, X.var(axis=0) / X.var(axis=0).sum(), rtol=1e-9)
+    np.testing.assert_array_equal(exp.relevance[:, 3], 0.0)
+    assert np.abs(exp.relevance[:, 2]).max() <= 1e-6 * np.abs(exp.relevance).max()
+    np.testing.assert_allclose(exp.relevance.sum(axis=1), exp.evidence, atol=1e-12)
+    again = wc.neuralize(model, rows=X).explain(X, target=model.labels_)
+    np.testing.assert_array_equal(again.relevance, exp.relevance)
 
 
 def test_all_noise() -> None:

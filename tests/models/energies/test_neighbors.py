@@ -122,21 +122,24 @@ def test_the_cluster_with_the_most_votes_has_the_lowest_energy(n_neighbors: int)
     assert n_decided >= 7
 
 
+@pytest.mark.parametrize("equal", [True, False])
 @pytest.mark.parametrize("metric", METRICS)
-def test_the_split_is_pooled_over_the_members(metric: str) -> None:
+def test_the_split_is_pooled_over_the_members(metric: str, equal: bool) -> None:
     members, _, x = data(metric)
     bias = np.array([0.3, -0.2, 0.1])
-    energy = NeighborEnergy(members, SIZES, metric, floor=0.5, bias=bias)
-    s, d = energies(energy, x), x.shape[1]
+    d = x.shape[1]
+    shares = np.full(d, 1 / d) if equal else np.arange(1, d + 1) / np.arange(1, d + 1).sum()
+    energy = NeighborEnergy(members, SIZES, metric, floor=0.5, bias=bias, shares=None if equal else shares)
+    s = energies(energy, x)
     weights = np.random.default_rng(1).normal(size=s.shape)
     weights -= weights.mean(axis=1, keepdims=True)
     out = np.empty_like(x)
     energy.combine(x, weights, out, np.empty((len(x), energy.scratch_width)))
     for i, row in enumerate(x):
-        expected = np.full(d, weights[i, 3] * 0.5 / d)
+        expected = weights[i, 3] * 0.5 * shares
         for k, own in enumerate(parts(members)):
             split = slow.split(row, own, s[i, k] - bias[k], metric)
-            expected = expected + weights[i, k] * (split + bias[k] / d)
+            expected = expected + weights[i, k] * (split + bias[k] * shares)
         np.testing.assert_allclose(out[i], expected, rtol=1e-9, atol=1e-12)
         assert out[i].sum() == pytest.approx(weights[i] @ s[i])
 

@@ -40,18 +40,35 @@ def with_noise(n_clusters: int) -> NDArray[Any]:
     return as_labels([*range(n_clusters), NOISE])
 
 
+def spread_shares(rows: Floats, metric: str) -> Floats:
+    """Return the part of each feature in the spread of rows, (d,), in which constants are split.
+
+    A column that hardly varies cannot move a row out of reach, so it gets hardly anything of eps.
+    """
+    spread = METRICS[metric].terms(rows, rows.mean(axis=0)).mean(axis=0)
+    total = spread.sum()
+    return np.asarray(spread / total) if total > 0.0 else np.full(len(spread), 1.0 / len(spread))
+
+
 def core_network(
-    cores: Floats, labels: Codes, eps: float, metric: str, names: Sequence[Hashable] | None
+    cores: Floats,
+    labels: Codes,
+    eps: float,
+    metric: str,
+    names: Sequence[Hashable] | None,
+    rows: Floats | None = None,
 ) -> Network:
     """Return the network of DBSCAN: the nearest core sample of each cluster, and noise beyond eps.
 
     Parameters
     ----------
     cores, labels : the core samples, (P, d), and their clusters, (P,)
+    rows : all rows, (n, d), whose spread determines how eps is split; if unknown, that of the core samples
     """
     order, sizes, _ = ordered(labels)
+    shares = spread_shares(np.asarray(cores if rows is None else rows), metric)
     floor = float(METRICS[metric].energy(np.array(eps * (1.0 + _ROUNDING))))
-    energy = NeighborEnergy(cores[order], sizes, metric, floor=floor)
+    energy = NeighborEnergy(cores[order], sizes, metric, floor=floor, shares=shares)
     return TableNetwork(energy, labels=with_noise(len(sizes)), feature_names=names)
 
 
@@ -113,5 +130,6 @@ def reachability_network(
         floor=0.0,
         cores=distance[members, -1],
         others=rows[order[len(members) :]],
+        shares=spread_shares(rows, metric),
     )
     return TableNetwork(energy, labels=with_noise(len(sizes)), feature_names=names)

@@ -17,6 +17,7 @@ from whycluster.models.adapters.density import (
     known_metric,
     ordered,
     reachability_network,
+    spread_shares,
     with_noise,
 )
 from whycluster.models.adapters.incomplete import KeptRows, OnlyLabels
@@ -72,7 +73,9 @@ def _dbscan(model: Any, metric: str) -> OnlyLabels:
     return OnlyLabels(
         labels,
         "the labels of DBSCAN",
-        lambda _: core_network(cores, labels[model.core_sample_indices_], model.eps, metric, names_of(model)),
+        lambda rows: core_network(
+            cores, labels[model.core_sample_indices_], model.eps, metric, names_of(model), rows
+        ),
         KeptRows(model.core_sample_indices_, cores),
         names=names_of(model),
     )
@@ -109,7 +112,7 @@ def _extracted(model: Any, metric: str, rows: Floats | None) -> Network:
     assert rows is not None
     eps = model.max_eps if model.eps is None else model.eps
     core = np.flatnonzero((model.core_distances_ <= eps) & (model.labels_ >= 0))
-    return core_network(rows[core], model.labels_[core], eps, metric, names_of(model))
+    return core_network(rows[core], model.labels_[core], eps, metric, names_of(model), rows)
 
 
 def _steep(model: Any, metric: str, rows: Floats | None) -> Network:
@@ -135,6 +138,7 @@ def _steep(model: Any, metric: str, rows: Floats | None) -> Network:
         bias=-METRICS[metric].energy(np.array(largest) * (1.0 + 1e-12)),
         floor=0.0,
         cores=cores[members],
+        shares=spread_shares(np.asarray(rows), metric),
     )
     return TableNetwork(energy, labels=with_noise(len(sizes)), feature_names=names_of(model))
 

@@ -45,6 +45,7 @@ class NeighborEnergy(PooledEnergy):
     others : (Q, d) training rows that belong to no cluster; they count for core(x) and vote for no cluster
     votes : whether neighbors vote
     leaves_out : whether a member does not count as its own neighbor
+    shares : (d,) the part of b_k and of the floor that each feature gets; by default, all get the same
     """
 
     title = "nearest members of each cluster"
@@ -62,8 +63,9 @@ class NeighborEnergy(PooledEnergy):
         others: Floats | None = None,
         votes: bool = False,
         leaves_out: bool = True,
+        shares: Floats | None = None,
     ) -> None:
-        super().__init__(members, sizes, metric, has_noise=floor is not None)
+        super().__init__(members, sizes, metric, has_noise=floor is not None, shares=shares)
         self.n_neighbors, self.votes, self.leaves_out = int(n_neighbors), votes, leaves_out
         self.bias = np.zeros(len(self.sizes)) if bias is None else np.array(bias, dtype=np.float64)
         self.floor = None if floor is None else float(floor)

@@ -26,7 +26,8 @@ class Found(NamedTuple):
     Attributes
     ----------
     energies : (b, n_clusters)
-    constants : (b, n_clusters), or (n_clusters,) for all rows: the part of each energy that is split equally
+    constants : (b, n_clusters), or (n_clusters,) for all rows: the part of each energy that is split in fixed
+        shares
     decisive : (b, K) the training row that determines D_k, or `NO_ROW` if D_k does not depend on x
     """
 
@@ -46,7 +47,7 @@ class PooledEnergy(Energy):
     An energy is spread over the features like the mean difference of the row from the members of its
     cluster, in which near members count more. So the split depends on all features in which the row differs
     from the cluster, not only on those in which it differs from a single member. Constants and the energy of
-    noise are split equally, since they belong to no feature more than to another.
+    noise are split in fixed shares.
 
     Parameters
     ----------
@@ -54,14 +55,19 @@ class PooledEnergy(Energy):
     sizes : (K,) the number of members of each cluster
     metric : "euclidean", "manhattan" or "haversine"
     has_noise : whether the last energy is that of noise
+    shares : (d,) the part of a constant that each feature gets; by default, all get the same
     """
 
-    def __init__(self, members: Floats, sizes: Codes, metric: str, has_noise: bool) -> None:
+    def __init__(
+        self, members: Floats, sizes: Codes, metric: str, has_noise: bool, shares: Floats | None = None
+    ) -> None:
         self.members = np.array(members, dtype=np.float64, order="C")
         self.sizes, self.metric = np.array(sizes, dtype=np.intp), metric
         self.landmarks = self.members if metric == "euclidean" else None
         self.n_clusters, self.n_features = len(self.sizes) + has_noise, self.members.shape[1]
         self.offset = None
+        equal = np.full(self.n_features, 1.0 / self.n_features)
+        self.shares = equal if shares is None else np.array(shares, dtype=np.float64)
         # Blocks are at most about this long, so that the work arrays stay in the cache.
         width = (8 << 20) // (8 * _BLOCK_ROWS) - 2 * self.n_features - 2 * self.n_clusters
         self.scratch_width = max(1, width)
@@ -78,7 +84,7 @@ class PooledEnergy(Energy):
         """Write the weighted splits."""
         energies, constants, _ = self.found(x)
         pooled = weights * (energies - constants)
-        out[...] = ((weights * energies - pooled).sum(axis=1) / self.n_features)[:, None]
+        out[...] = (weights * energies - pooled).sum(axis=1)[:, None] * self.shares
         for k, landmarks in enumerate(self._landmarks):
             split = self.comparison.pool(x, landmarks)
             total = split.sum(axis=1)

@@ -29,7 +29,9 @@ class PredictionEnergy(PooledEnergy):
     title = NeighborEnergy.title
 
     def __init__(self, trained: NeighborEnergy, cores: Floats, n_neighbors: int) -> None:
-        super().__init__(trained.members, trained.sizes, trained.metric, has_noise=True)
+        super().__init__(
+            trained.members, trained.sizes, trained.metric, has_noise=True, shares=trained.shares
+        )
         self.trained, self.n_neighbors = trained, int(n_neighbors)
         self.cores = np.array(cores, dtype=np.float64)
         self.title = trained.title

@@ -273,6 +273,7 @@ PARAMETERS: dict[type, ParameterSet] = {
             "others": Parameter("others", "Od", optional=True),
             "votes": Parameter("votes", "", "bool", ANY),
             "leaves_out": Parameter("leaves_out", "", "bool", ANY),
+            "shares": Parameter("shares", "d", values=NOT_NEGATIVE, optional=True),
         },
         _member_error,
     ),
