@@ -148,7 +148,7 @@ test-floors-deep:
 	$(call with_floors,$(FLOORS)-deep,3.11,deep$(COMMA)plots$(COMMA)save$(COMMA)text,$(TOOLS))
 	$(FLOORS)-deep/bin/pytest --override-ini addopts= -q -rs $(OLD) tests/deep tests/plots/test_heatmaps.py
 
-bench: $(TEST)/installed $(SPARK)/installed
+bench: $(TEST)/installed $(BIO)/installed $(SPARK)/installed
 	$(TEST)/bin/python -m benchmarks.speed
 	$(TEST)/bin/python -m benchmarks.pipelines
 	$(TEST)/bin/python -m benchmarks.kernel
@@ -180,6 +180,8 @@ bench: $(TEST)/installed $(SPARK)/installed
 	$(TEST)/bin/python -m benchmarks.rules --data $(DATA)
 	$(TEST)/bin/python -m benchmarks.rules --fresh
 	$(TEST)/bin/python -m benchmarks.mixtures --data $(DATA)
+	$(TEST)/bin/python -m benchmarks.neighbors --data $(DATA)
+	$(BIO)/bin/python -m benchmarks.communities --data $(DATA)
 	$(TEST)/bin/python -m benchmarks.beta --data $(DATA)
 	$(TEST)/bin/python -m benchmarks.varying
 	$(TEST)/bin/python -m benchmarks.runtime

@@ -33,13 +33,18 @@ def parser(description: str | None) -> argparse.ArgumentParser:
 
 def load(name: str, folder: Path) -> Array:
     """Load at most 2,000 rows of a table, standardized, without missing values and constant columns."""
+    return np.asarray(StandardScaler().fit_transform(load_unscaled(name, folder)))
+
+
+def load_unscaled(name: str, folder: Path) -> Array:
+    """Load a table as `load` does, in its own units."""
     frame = _LOADERS[name](folder).apply(pd.to_numeric)
     frame = frame.fillna(frame.mean())
     X = frame.to_numpy(dtype=np.float64)
     X = X[:, X.std(axis=0) > 1e-9]
     if len(X) > 2000:
         X = X[np.sort(np.random.default_rng(0).permutation(len(X))[:2000])]
-    return np.asarray(StandardScaler().fit_transform(X))
+    return np.asarray(X)
 
 
 def _seeds(folder: Path) -> Any:

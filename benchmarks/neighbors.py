@@ -6,7 +6,7 @@ The width of the pool was chosen on other data sets: ``python -m benchmarks.neig
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,30 +15,21 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.cluster import DBSCAN, HDBSCAN, OPTICS, AgglomerativeClustering, SpectralClustering
 from sklearn.datasets import make_blobs
-from sklearn.neighbors import NearestNeighbors
+from sklearn.neighbors import KNeighborsClassifier, NearestNeighbors
 
 import whycluster as wc
-from benchmarks.datasets import load, parser
+from benchmarks.datasets import parser
 from benchmarks.measure import peak_megabytes, side_by_side, write
-from whycluster.evaluation import flipping_auc
+from benchmarks.rule_areas import MOST_ROWS, REPORTED, Run, areas, faithfulness, rows_of
 from whycluster.models.adapters.density import core_network, reachability_network
-from whycluster.models.energies import search
 
 Array = NDArray[Any]
-REPORTED = ("buddy", "hepac", "winer", "trpad", "water", "whlsl, logarithms", "diabetes", "digits")
 CHOSEN_ON = ("iris", "cancer", "seeds")
-MOST_ROWS = 600
-_ROWS, _REPEATS = 80, 4  # of the faithfulness
-COMPARED = ("DBSCAN", "HDBSCAN", "ward linkage", "single linkage", "spectral, rbf", "spectral, neighbors")
-FAITHFULNESS = (
-    f"Area under the flipping curve of {_ROWS} rows per run, decided by the rule. Higher is better."
-)
+WITH_NOISE = ("DBSCAN", "HDBSCAN")
+COMPARED = (*WITH_NOISE, "ward linkage", "single linkage", "spectral, rbf", "spectral, neighbors")
 
 
-def rows_of(name: str, folder: Path) -> Array:
-    """Return the first rows of a data set, without the columns that are constant in them."""
-    X = load(name, folder)[:MOST_ROWS]
-    return np.ascontiguousarray(X[:, X.std(axis=0) > 1e-9])
+UNSCALED = "As above, in the columns' own units, in which some columns hardly matter."
 
 
 def models(X: Array) -> Iterator[tuple[str, Any]]:
@@ -111,53 +102,20 @@ def predicted(folder: Path) -> str:
     return f"Of {n:,} new rows, {n - same} are assigned otherwise than by hdbscan's `approximate_predict`."
 
 
-def areas(names: tuple[str, ...], folder: Path, widths: tuple[float, ...]) -> dict[str, Array]:
-    """Return, for each family, the areas of each run, with one column per width and one for the surrogate.
+def runs(names: tuple[str, ...], folder: Path, scaled: bool = True) -> Iterator[Run]:
+    """Yield the runs whose faithfulness is compared, and votes for the labels of ward linkage.
 
-    The decisions are those of the rule, which assigns rows with drawn features as the clustering would.
+    In the units of the columns, without scaling, only the rules with noise are compared.
     """
-    found: dict[str, list[list[float]]] = {}
-    rng = np.random.default_rng(0)
     for name in names:
-        X = rows_of(name, folder)
+        X = rows_of(name, folder, scaled)
         for family, model in models(X):
-            few = len(np.unique(model.labels_)) < 3
-            if family not in COMPARED or few:
+            if family not in (COMPARED if scaled else WITH_NOISE) or len(np.unique(model.labels_)) < 2:
                 continue
-            network, noise = wc.neuralize(model, rows=X), model.labels_ == -1
-            rows = np.sort(rng.choice(len(X), min(_ROWS, len(X)), replace=False))
-            each = []
-            for width in widths:
-                search._WIDTH = width
-                each.append(_areas(network, X, rows, wc.explain(model, X).relevance))
-            each.append(_areas(network, X, rows, wc.explain(np.asarray(model.labels_), X).relevance))
-            found.setdefault(family, []).append([float(area.mean()) for area in each])
-            if noise[rows].any():
-                found.setdefault(f"{family}, noise rows", []).append(
-                    [float(area[noise[rows]].mean()) for area in each]
-                )
-    return {family: np.array(runs) for family, runs in found.items()}
-
-
-def _areas(network: wc.Network, X: Array, rows: Array, relevance: Array) -> Array:
-    found = flipping_auc(network.assign, X[rows], relevance[rows], background=X, repeats=_REPEATS)
-    return found.per_row
-
-
-def faithfulness(folder: Path) -> list[str]:
-    """Return a table of the areas of rules and surrogates, by family."""
-    lines = [
-        "| labels of | runs | rule | surrogate | difference | standard error |",
-        "|---|---:|---:|---:|---:|---:|",
-    ]
-    for family, runs in areas(REPORTED, folder, (search._WIDTH,)).items():
-        gap = runs[:, 0] - runs[:, 1]
-        error = gap.std(ddof=1) / np.sqrt(len(gap)) if len(gap) > 1 else np.nan
-        rule, surrogate = runs.mean(axis=0)
-        lines.append(
-            f"| {family} | {len(gap)} | {rule:.2f} | {surrogate:.2f} | {gap.mean():+.2f} | {error:.2f} |"
-        )
-    return lines
+            yield Run(name, family, X, wc.neuralize(model, rows=X), model.labels_)
+            if family == "ward linkage":
+                votes = KNeighborsClassifier().fit(X, model.labels_)
+                yield Run(name, "votes of 5 neighbors", X, wc.neuralize(votes), votes.predict(X))
 
 
 def costs() -> list[str]:
@@ -203,12 +161,14 @@ def costs() -> list[str]:
 def choose(folder: Path) -> None:
     """Print the areas of several widths on the data sets that the width was chosen on."""
     widths = (0.01, 0.25, 0.5, 1.0)
-    for family, runs in areas(CHOSEN_ON, folder, widths).items():
-        shown = [
-            f"{name}: {area:.2f}"
-            for name, area in zip([*widths, "surrogate"], runs.mean(axis=0), strict=True)
-        ]
-        print(family, len(runs), ", ".join(shown))
+    for family, each in areas(runs(CHOSEN_ON, folder), widths).items():
+        shown = np.mean([[*area.rule, area.surrogate, area.spread] for area in each], axis=0)
+        names = [*widths, "surrogate", "surrogate, floor like the rules"]
+        print(
+            family,
+            len(each),
+            ", ".join(f"{name}: {area:.2f}" for name, area in zip(names, shown, strict=True)),
+        )
 
 
 def main() -> None:
@@ -216,26 +176,31 @@ def main() -> None:
     warnings.simplefilter("ignore")  # of surrogates and of scikit-learn
     options = parser(__doc__)
     options.add_argument("--choose", action="store_true", help="compare widths of the pool")
-    options.add_argument("--part", choices=("agreement", "faithfulness"), help="print only one part")
+    options.add_argument("--part", choices=("agreement", "faithfulness", "unscaled"), help="print one part")
     chosen = options.parse_args()
     if chosen.choose:
         choose(chosen.data)
         return
+    parts: dict[str, Callable[[], list[str]]] = {
+        "agreement": lambda: agreement(chosen.data),
+        "faithfulness": lambda: faithfulness(runs(REPORTED, chosen.data)),
+        "unscaled": lambda: [UNSCALED, "", *faithfulness(runs(REPORTED, chosen.data, scaled=False))],
+    }
     if chosen.part is not None:
-        only = agreement if chosen.part == "agreement" else faithfulness
-        print("\n".join(only(chosen.data)))
+        print("\n".join(parts[chosen.part]()))
         return
     lines = [
         "# Rules instead of surrogates",
         "",
         f"Data sets: {', '.join(REPORTED)}; standardized, at most {MOST_ROWS} rows; three settings each.",
     ]
-    parts = {
-        "Agreement with the labels": agreement(chosen.data),
-        "Faithfulness": [FAITHFULNESS, "", *faithfulness(chosen.data)],
+    found = {
+        "Agreement with the labels": parts["agreement"](),
+        "Faithfulness": parts["faithfulness"](),
+        "Faithfulness without scaling": parts["unscaled"](),
         "Cost": costs(),
     }
-    for title, part in parts.items():
+    for title, part in found.items():
         lines += ["", f"## {title}", "", *part]
     write("neighbors", "python -m benchmarks.neighbors", lines)
 

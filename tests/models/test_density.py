@@ -363,8 +363,8 @@ def test_trees_that_were_not_kept() -> None:
     own = HDBSCAN(min_cluster_size=8, copy=True).fit(WINE)
     del own._single_linkage_tree_
     for each, obstacle in (
-        (model, "HDBSCAN has a rule for dense, finite rows, and if its tree was kept."),
-        (own, "HDBSCAN has a rule if its tree was kept."),
+        (model, "A rule of HDBSCAN is known only for dense, finite rows, with its tree."),
+        (own, "A rule of HDBSCAN is known only if the model kept its tree."),
     ):
         with pytest.raises(wc.UnsupportedModelError, match=obstacle):
             wc.neuralize(each, rows=WINE)
