@@ -710,6 +710,11 @@ def test_nothing_is_left() -> None:
             "0. Rename them: frame.columns = [str(c) for c in frame.columns].",
         ),
         (
+            pd.DataFrame([[1, 2]], columns=["a", "b\0"]),
+            "encoder: the column names of frame must not end with the character NUL, which NumPy drops; got "
+            "'b\\x00'. Rename it.",
+        ),
+        (
             pd.DataFrame({"a": [1.0, 2.0, -math.inf]}),
             "encoder: column 'a' must hold finite numbers of at most 1e+150 in absolute value; row 2 holds "
             "-inf. Replace it, or make it a missing value.",

@@ -103,6 +103,12 @@ def _open_frame(frame: Any, where: str) -> Any:
             f"{where}: all or none of the column names of frame must be strings; got {text[0]!r} and "
             f"{other[0]!r}. Rename them: frame.columns = [str(c) for c in frame.columns]."
         )
+    cut = next((name for name in text if name.endswith("\0")), None)
+    if cut is not None:
+        raise InvalidInputError(
+            f"{where}: the column names of frame must not end with the character NUL, which NumPy drops; got "
+            f"{cut!r}. Rename it."
+        )
     if opened.implementation.is_pandas() or opened.implementation.is_polars():
         return frame
     for library, convert in (("pandas", opened.to_pandas), ("polars", opened.to_polars)):

@@ -8,9 +8,10 @@ from itertools import chain
 
 from whycluster.core.errors import InvalidInputError
 from whycluster.data.column_kinds import ColumnKind
+from whycluster.data.frames import unique_name
 from whycluster.segments.sql.dialects import WHERE, Dialect
 
-TABLE = "whycluster_t"  # the alias of the table
+_TABLE = "whycluster_t"
 _ROW = "whycluster_row"
 _TERMS = 32  # number of terms in one pair of parentheses; databases limit the depth of expressions
 
@@ -54,14 +55,21 @@ class Query:
     Attributes
     ----------
     dialect : the dialect
+    alias : the name of the table within the query, which no column of the model has
     levels : the columns of each subquery, by name
     refused : conditions under which the model refuses a row
     """
 
     dialect: Dialect
+    alias: str = _TABLE
     levels: list[dict[str, Value]] = field(default_factory=lambda: [{}])
     refused: list[Value] = field(default_factory=list)
     _bound: dict[str, Value] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, dialect: Dialect, names: Iterable[Hashable]) -> Query:
+        """Return an empty query of a table whose columns have these names."""
+        return cls(dialect, unique_name(_TABLE, [str(name).lower() for name in names]))
 
     def write(self, template: str, *parts: Value | str | float, is_text: bool = False) -> Value:
         """Return an expression in which the parts replace the {}; numbers are written as literals."""
@@ -130,10 +138,10 @@ class Query:
         keep : the columns of the table to return, each with its name in the subqueries; None for all
         results : more columns to return, each with its quoted name
         """
-        carried = {_ROW: self.dialect.row_of(TABLE)}
+        carried = {_ROW: self.dialect.row_of(self.alias)}
         shown = [self.dialect.expand(_ROW)]
         if keep is not None:
-            carried = {inner: f"{TABLE}.{outer}" for outer, inner in keep}
+            carried = {inner: f"{self.alias}.{outer}" for outer, inner in keep}
             shown = [f"{inner} AS {outer}" for outer, inner in keep]
         needed = frozenset(chain.from_iterable(value.names for _, value in results))
         return "\n".join(self._lines(table, carried, [*shown, *_named(results)], needed)) + "\n"
@@ -151,7 +159,7 @@ class Query:
             columns = [f"{sql} AS {name}" for name, sql in carried.items()] if first else [*carried]
             columns += [*passed, *(f"{value.sql} AS {name}" for name, value in made.items())]
             self._check_width(len(columns))
-            source = f"{table} AS {TABLE}" if first else _subquery(number - 1)
+            source = f"{table} AS {self.alias}" if first else _subquery(number - 1)
             listed = ",\n    ".join(columns)
             parts.append(
                 f"{_subquery(number)} AS (\n  SELECT\n    {listed}\n  FROM {source}{self.dialect.fence}\n)"

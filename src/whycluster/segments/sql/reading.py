@@ -5,7 +5,7 @@ from __future__ import annotations
 from whycluster.core.errors import UnsupportedModelError
 from whycluster.data.column_kinds import ColumnKind
 from whycluster.pipelines.steps import Step
-from whycluster.segments.sql.query import TABLE, Column, Query, Value
+from whycluster.segments.sql.query import Column, Query, Value
 
 
 def number(source: Column | Value, query: Query, step: Step | None) -> Value:
@@ -43,4 +43,4 @@ def text(source: Column | Value, query: Query, step: Step | None) -> Value:
 
 
 def _column(source: Column, query: Query) -> str:
-    return f"{TABLE}.{query.dialect.identifier(source.name)}"
+    return f"{query.alias}.{query.dialect.identifier(source.name)}"

@@ -36,10 +36,10 @@ def select(
     columns : the columns of the model, in their order
     table, dialect, returned : as in `Segmentation.to_sql`, where ``returned`` is called ``columns``
     """
-    query = Query(find_dialect(dialect))
+    names = [column.name for column in columns]
+    query = Query.of(find_dialect(dialect), [*names, *(returned or ())])
     source = quote_table(table, dialect, WHERE)
     steps, last = _parts(network)
-    names = [column.name for column in columns]
     check_columns(names, query.dialect.name, WHERE)
     outputs = follow(steps, query, columns)
     features = [query.bind(reading.number(each, query, None)) for each in outputs]
