@@ -39,6 +39,20 @@ def test_links_lead_to_a_file_and_a_heading(page: Path) -> None:
             assert place in headings(target.resolve()), link
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_tests_modules_and_targets_that_a_page_names_exist(page: Path) -> None:
+    text = page.read_text()
+    for name, test in re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", text):
+        assert (ROOT / name).is_file(), name
+        assert f"def {test}" in (ROOT / name).read_text(), test
+    for module in re.findall(r"python -m ((?:benchmarks|examples|tests)[.\w]*)", text):
+        path = ROOT / module.replace(".", "/")
+        assert path.with_suffix(".py").is_file() or (path / "__main__.py").is_file(), module
+    targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    for target in re.findall(r"`(?:\w+=\w+ )?make\s([\w-]+)", text):
+        assert target in targets, target
+
+
 def equations() -> list[tuple[str, list[tuple[str, Path]]]]:
     """Return the formula of each line of the table of equations, and the names and files that it leads to."""
     page = ROOT / "docs" / "method" / "equations.md"

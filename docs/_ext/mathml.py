@@ -23,5 +23,5 @@ def _inline(writer: Any, node: Any) -> None:
 def _block(writer: Any, node: Any) -> None:
     number = f'<span class="eqno">({node["number"]})</span>' if node.get("number") else ""
     formula = latex2mathml.tex2mathml(node.astext(), as_block=True)
-    writer.body.append(f'<div class="formula">{number}{formula}</div>')
+    writer.body.append(f'<div class="formula" tabindex="0">{number}{formula}</div>')  # scrolls by keys, too
     raise SkipNode

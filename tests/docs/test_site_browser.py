@@ -32,11 +32,11 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     found.driver.quit()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 1280), ("light", 360)])
 @pytest.mark.parametrize("name", PAGES)
-def test_pages_have_no_serious_violation(browser: Browser, name: str, scheme: str) -> None:
+def test_pages_have_no_serious_violation(browser: Browser, name: str, scheme: str, width: int) -> None:
     axe = files("axe_playwright_python").joinpath("axe.min.js").read_text()
-    browser.open(SITE / name, scheme=scheme)
+    browser.open(SITE / name, scheme=scheme, width=width)
     browser.run(axe)
     found = browser.run("return axe.run(document, {resultTypes: ['violations']}).then(r => r.violations)")
     serious = [each for each in found if each["impact"] in ("serious", "critical")]
