@@ -52,12 +52,17 @@ def code_of(exp: BaseExplanation, cluster: Any, where: str) -> int:
 def summary_of(exp: BaseExplanation, where: str) -> ClusterSummary:
     """Return the summary of an explanation; raise an error if no cluster has members."""
     summary = exp.summary()
-    if not len(summary.clusters):
+    check_members(exp, where, "Draw single rows with plot.row(), or explain the rows")
+    return summary
+
+
+def check_members(exp: BaseExplanation, where: str, remedy: str) -> None:
+    """Raise an error unless some rows are explained for the cluster they are in."""
+    if not exp.is_member.any():
         raise InvalidInputError(
             f"{where}: exp must contain rows that are explained for the cluster they are in; it contains "
-            "none. Draw single rows with plot.row(), or explain the rows without target= and against=."
+            f"none. {remedy} without target= and against=."
         )
-    return summary
 
 
 def label_names(labels: NDArray[Any]) -> list[str]:

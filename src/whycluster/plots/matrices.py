@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from whycluster.core.arrays import Floats
-from whycluster.core.errors import InvalidInputError
 from whycluster.data import display
 from whycluster.data.validation import check_integer
 from whycluster.explanations.base import BaseExplanation
 from whycluster.plots import style
-from whycluster.plots.checks import check, label_names, summary_of
+from whycluster.plots.checks import check, check_members, label_names, summary_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -65,11 +64,7 @@ def competition(exp: BaseExplanation, ax: Axes | None = None) -> Axes:
     """
     where = "plot.competition"
     check(exp, where)
-    if not exp.is_member.any():
-        raise InvalidInputError(
-            f"{where}: exp must contain rows that are explained for the cluster they are in; it contains "
-            "none. Explain the rows without target= and against=."
-        )
+    check_members(exp, where, "Explain the rows")
     present, share = exp.member_clusters.codes, exp.member_clusters.competitor_share
     names = label_names(exp.labels)
     ax = style.open_axes(ax, where, *_inches(len(names), len(present)))

@@ -172,7 +172,7 @@ def _driven(exp: Explanation, summary: Summary) -> list[Finding]:
 
 def _years(context: Context) -> Iterator[Finding]:
     for column in context.used(USED):
-        name, values = context.names[column], context.values[column]
+        name, values = context.exp.feature_names[column], context.values[column]
         years = _as_years(values, str(name))
         if years is None:
             continue
@@ -213,7 +213,8 @@ def check_labels(context: Context) -> Check:
 
 
 def _label(context: Context, column: int) -> Iterator[Finding]:
-    exp, values, name = context.exp, context.values[column], context.names[column]
+    exp, values = context.exp, context.values[column]
+    name = exp.feature_names[column]
     if not 2 <= len(values.distinct) <= min(_MOST_LABELS, len(values.codes) // 5):
         return
     clusters = exp.cluster_codes[context.rows]

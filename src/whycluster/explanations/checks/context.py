@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -35,11 +34,6 @@ class Context:
 
     exp: Explanation
     summary: Summary
-
-    @cached_property
-    def names(self) -> list[Hashable]:
-        """The names of the columns."""
-        return self.exp.feature_names
 
     @cached_property
     def rows(self) -> Codes:

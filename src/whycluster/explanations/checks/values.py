@@ -36,17 +36,17 @@ def check_constant(context: Context) -> Check:
 
 
 def _nearly_constant(context: Context, column: int) -> Iterator[Finding]:
-    values = context.values[column]
+    name, values = context.exp.feature_names[column], context.values[column]
     first = int(values.size.argmax())
     share = values.size[first] / len(values.codes)
     if _NEARLY_CONSTANT <= share < 1.0:
         are = "are missing" if values.distinct[first] is None else f"are {values.format(first)}"
         yield Finding(
             "nearly constant",
-            f'"{format_name(context.names[column])}" is nearly constant: {percent(share)} of its values '
+            f'"{format_name(name)}" is nearly constant: {percent(share)} of its values '
             f"{are}{context.sampled}. Scaled to unit variance, the few others become extreme, and can form a "
             f"cluster of their own. Leave the column out, or check that these few rows matter that much.",
-            feature=context.names[column],
+            feature=name,
         )
 
 
@@ -74,17 +74,19 @@ def check_repeated(context: Context) -> Check:
     if len(repeated) > MOST_LISTED:
         more = display.count(len(repeated) - MOST_LISTED, "more pair")
         found[-1] = found[-1]._replace(text=f"{found[-1].text} The same holds for {more} of columns.")
-    most = " and ".join(f'"{format_name(context.names[i])}"' for i in pairs[0][1:3])
+    names = context.exp.feature_names
+    most = " and ".join(f'"{format_name(names[i])}"' for i in pairs[0][1:3])
     return check_of(name, found, f"the most similar are {most}: {pairs[0].text}")
 
 
 def _repeats(context: Context, pair: _Pair) -> Finding:
-    first, second = (format_name(context.names[column]) for column in (pair.first, pair.second))
+    names = context.exp.feature_names
+    first, second = (format_name(names[column]) for column in (pair.first, pair.second))
     return Finding(
         "repeated",
         f'"{second}" nearly repeats "{first}": {pair.text}{context.sampled}. What both measure counts twice. '
         f"Leave one of the two out and {again(context.exp)}.",
-        feature=context.names[pair.second],
+        feature=names[pair.second],
     )
 
 
@@ -149,11 +151,12 @@ def check_skewed(context: Context) -> Check:
     skewness.sort(key=lambda pair: -abs(pair[1]))
     column, largest = skewness[0]
     found = [_skewed(context, *pair) for pair in skewness if abs(pair[1]) >= _SKEWED]
-    shown = format_name(context.names[column])
+    shown = format_name(context.exp.feature_names[column])
     return check_of(name, found, f'the largest skewness is {largest:.1f}, of "{shown}"')
 
 
 def _skewed(context: Context, column: int, skewness: float) -> Finding:
+    name = context.exp.feature_names[column]
     if context.exp.fidelity is None:
         advice = (
             "A few extreme rows can form clusters of their own, and differences among the other rows then "
@@ -166,9 +169,9 @@ def _skewed(context: Context, column: int, skewness: float) -> Finding:
         )
     return Finding(
         "skewed",
-        f'"{format_name(context.names[column])}" is heavily skewed: its skewness is {skewness:.1f}'
+        f'"{format_name(name)}" is heavily skewed: its skewness is {skewness:.1f}'
         f"{context.sampled}, and 0 would be symmetric. {advice}",
-        feature=context.names[column],
+        feature=name,
     )
 
 
