@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.cluster import DBSCAN, HDBSCAN
 
 import whycluster as wc
 from whycluster.data.warnings import FewRowsWarning
@@ -84,3 +86,23 @@ def test_a_name_that_looks_like_another_cluster_is_refused(made: wc.Segmentation
     with pytest.raises(wc.InvalidInputError, match="own name; '1' would name several clusters"):
         made.rename({2: "1"})
     assert made.rename({1: "2", 2: "1"}).labels.tolist() == ["Loyal", "2", "1"]
+
+
+@pytest.mark.parametrize("model", [DBSCAN(eps=6), HDBSCAN(min_cluster_size=10, copy=True)])
+def test_labels_of_a_model_are_kept_as_a_surrogate_or_as_their_rule(model: Any, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(120, 2)) * 4 + 40 * rng.integers(0, 2, (120, 1))
+    frame = pd.DataFrame(rows, columns=["age", "spend"])
+    model.fit(frame)
+    surrogate = wc.Segmentation.of(model, frame, measure_quality=False)
+    assert surrogate.network.fidelity is not None
+    rule = wc.Segmentation.of(wc.neuralize(model, rows=frame), frame, measure_quality=False)
+    assert rule.network.fidelity is None
+    exp = wc.explain(model, frame)
+    assert (rule.assign(frame) == exp.cluster).all()
+    pytest.importorskip("safetensors")
+    wc.save(rule, tmp_path / "segments.why")
+    one = wc.load(tmp_path / "segments.why").explain(frame.iloc[[5]])
+    np.testing.assert_allclose(one.relevance[0], exp.relevance[5], rtol=1e-9)
+    with pytest.raises(wc.UnsupportedModelError, match=r"NeighborEnergy .* cannot be written in SQL"):
+        rule.to_sql("customers")

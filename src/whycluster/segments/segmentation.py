@@ -113,7 +113,8 @@ class Segmentation(Renamable):
         Parameters
         ----------
         model : a fitted clustering model or pipeline, centroids, a `Network`, or the labels of the rows of X,
-            which are approximated by a surrogate
+            which are approximated by a surrogate. So are the labels of models that give only labels, such as
+            DBSCAN. To keep the rule that they follow, pass ``whycluster.neuralize(model, rows=X)``.
         X : the rows that the model was fitted on, as `whycluster.explain` takes them
         names : names for some of the clusters, such as ``{0: "Loyal"}``
         measure_quality : whether to measure how distinct and stable the clusters are, which takes a few
