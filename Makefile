@@ -137,7 +137,7 @@ test-floors-tables:
 	$(FLOORS)-tables/bin/pytest $(EVERYWHERE) $(OLD)
 
 test-floors-bio:
-	$(call with_floors,$(FLOORS)-bio,3.10,bio,$(TOOLS) 'dask[array]' leidenalg scanpy)
+	$(call with_floors,$(FLOORS)-bio,3.10,bio,$(TOOLS) 'dask[array]' harmonypy leidenalg scanpy)
 	$(FLOORS)-bio/bin/pytest --override-ini addopts= -q --no-skips $(OLD) tests/bio
 
 test-floors-spark:
@@ -259,7 +259,7 @@ postgres:
 # anndata needs an older pandas than the other tests, so it has a separate environment.
 $(BIO)/installed: pyproject.toml $(LOOPS) constraints-bio.txt
 	$(PYTHON) -m venv $(BIO)
-	$(BIO)/bin/pip install --quiet --constraint constraints-bio.txt --editable '.[bio]' 'dask[array]' hypothesis leidenalg pytest scanpy
+	$(BIO)/bin/pip install --quiet --constraint constraints-bio.txt --editable '.[bio]' 'dask[array]' harmonypy hypothesis leidenalg pytest scanpy
 	touch $@
 
 # Spark needs an older pandas too, so it has a separate environment. Without Java 17 or later, its tests are skipped.

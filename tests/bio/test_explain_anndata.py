@@ -639,7 +639,7 @@ def test_missing_scores_and_loadings(cells: Any) -> None:
         "explain_anndata: use_rep must be a key of adata.obsm, or None to use the expression values; got "
         "'X_pcs'. Did you mean 'X_pca'?"
     )
-    cells.obsm["X_scvi"] = cells.obsm["X_pca"]
+    cells.obsm["X_scvi"] = -cells.obsm["X_pca"]  # not a small correction of them
     assert error_message(cells, use_rep="X_scvi") == (
         "explain_anndata: adata.varm['X_scvi'] must contain the loadings of adata.obsm['X_scvi'], which "
         "relate scores to genes; it is missing. Compute scores and loadings with sc.pp.pca, or pass "
@@ -661,8 +661,8 @@ OTHER = (
 )
 ADVICE = (
     "Pass the layer that the scores were computed from, with all its genes (scaled if it was scaled for the "
-    "PCA), or compute the scores again with sc.pp.pca. Scores that were corrected afterward have no "
-    "loadings; in that case, pass use_rep=None to use the expression values."
+    "PCA), or compute the scores again with sc.pp.pca. Scores that were corrected afterward must be "
+    "in adata.obsm under a name of their own, beside those of the PCA."
 )
 
 

@@ -95,9 +95,9 @@ def explain_anndata(
     layer : the layer with the expression that the principal components were computed from; by default
         ``adata.X``
     use_rep : the scores in ``adata.obsm`` that the grouping was based on, with loadings in ``adata.varm``
-        ("PCs" for "X_pca", otherwise the same name); None for the expression. "auto" selects the
-        representation that the neighbors were computed from if it has loadings, otherwise "X_pca" if that has
-        loadings, and otherwise None
+        ("PCs" for "X_pca", otherwise the same name), or "X_pca" after a correction, as by Harmony; None for
+        the expression. "auto" selects the representation that the neighbors were computed from if it is one
+        of these, otherwise "X_pca" if that has loadings, and otherwise None
     n_pcs : how many of the scores to use; by default, the number that the neighbors were computed from, or
         all scores if that number is unknown
     graph : the graph in ``adata.obsp`` whose communities the groups are, such as "connectivities" for Leiden.
@@ -197,9 +197,9 @@ class AnnDataEngine(
 
     def explain(self, part: CellRows) -> Explanation:
         """Explain some cells in terms of the genes of the model."""
-        request, table = self.request.take(part), select(self.model.table, part)
+        request, rows = self.request.take(part), self.model.rows(part)
         first = part.start or 0 if isinstance(part, slice) else 0
-        return request.explanation(request.explain(table.native, first), request.completed)
+        return request.explanation(request.explain(rows, first), request.completed)
 
     def explain_all(
         self, parts: Iterable[CellRows], population: Population | None

@@ -16,14 +16,17 @@ from whycluster.core.errors import InvalidInputError
 from whycluster.data.arrays import is_sparse
 from whycluster.data.groups import membership
 from whycluster.data.table import ArrayTable, Table
+from whycluster.engines.anndata.corrected import CorrectedEnergy, CorrectedNetwork, with_correction
 from whycluster.engines.anndata.parts import (
     WHERE,
     CellGroups,
+    CellRows,
     check_loadings,
     chosen_rep,
     open_expression,
     read_scores,
     rule_of_graph,
+    select,
 )
 from whycluster.explanations.agreement import LEAST, Agreement
 from whycluster.explanations.fidelity import Fidelity
@@ -34,6 +37,7 @@ from whycluster.pipelines.affine_map import AffineMap
 from whycluster.pipelines.mixing import through
 
 CHUNK_VALUES = 1 << 22  # the number of values that are explained at a time
+_LEAST_UNIT = 1e-6  # of a correction that does not vary
 _DENSE = 1 << 25  # the maximum number of expression values that a surrogate is fitted to
 
 
@@ -69,10 +73,16 @@ class GeneModel:
     means: Floats | None = None
     fidelity: Fidelity | None = None
     agreement: Agreement | None = None
+    correction: Floats | None = None
+
+    def rows(self, cells: CellRows) -> Any:
+        """Return the expression of some cells, as `network` takes it."""
+        native = select(self.table, cells).native
+        return native if self.correction is None else with_correction(native[:], self.correction[cells])
 
     def network(self, groups: CellGroups) -> TableNetwork:
-        """Return the network whose inputs are the expression of these genes."""
-        return TableNetwork(
+        """Return the network whose inputs are the expression of these genes, and the correction."""
+        return (TableNetwork if self.correction is None else CorrectedNetwork)(
             self.energy,
             labels=groups.labels,
             feature_names=self.table.feature_names,
@@ -94,11 +104,11 @@ def fit_gene_model(
     rule = None if graph is None else rule_of_graph(adata, groups, graph, rep)
     if rep is None:
         return _fit_genes(open_expression(adata, layer), groups)
-    scores, loadings = read_scores(adata, rep, n_pcs)
-    used = np.flatnonzero(loadings.any(axis=1))
+    found = read_scores(adata, rep, n_pcs)
+    used = np.flatnonzero(found.loadings.any(axis=1))
     table = open_expression(adata, layer, used)
-    check_loadings(adata, table, layer, rep, scores, loadings)
-    basis = _Basis(rep, used, scores, loadings[used])
+    check_loadings(adata, table, layer, *found.of_genes, found.loadings)
+    basis = _Basis(rep, used, found.scores, found.loadings[used], found.correction)
     return _fit_scores(table, groups, basis) if rule is None else _by_votes(table, groups, basis, rule)
 
 
@@ -109,6 +119,32 @@ class _Basis(NamedTuple):
     used: Codes  # (D,) the positions of the genes
     scores: Floats  # (n, m)
     loadings: Floats  # (D, m)
+    correction: Floats | None  # (n, m) what was added to the scores after the PCA, if anything was
+
+    def linear(self, center: Floats) -> AffineMap:
+        """Return the map from expression, and from the correction if there is one, to scores."""
+        # The mean of the scores is not 0 if cells were removed after the PCA, or if no mean was subtracted.
+        matrix, offset, unit = self.loadings.T, center, None
+        if self.correction is not None:
+            matrix = np.hstack([matrix, np.eye(len(matrix))])
+            offset = np.append(center, self.correction.mean(axis=0))
+            # Points that map onto scores take from the correction only as much as it varies.
+            unit = np.append(np.ones(len(center)), np.maximum(self.correction.std(axis=0), _LEAST_UNIT))
+        return AffineMap(np.ascontiguousarray(matrix), self.scores.mean(axis=0), offset, unit)
+
+    def of_genes(self, energy: Energy, center: Floats) -> Energy:
+        """Return an energy of scores as a function of the expression."""
+        mixed = through(energy, self.linear(center))
+        return mixed if self.correction is None else CorrectedEnergy(mixed, len(self.used), self.rep)
+
+    def means(self, sums: Floats, assigned: Codes, center: Floats) -> Floats:
+        """Return the mean cell of each group, minus the offset, given the sums of their expression."""
+        sizes = np.maximum(np.bincount(assigned, minlength=len(sums)), 1)[:, None]
+        means = sums / sizes - center
+        if self.correction is None:
+            return means
+        moved = membership(assigned, len(sums)).T @ (self.correction - self.correction.mean(axis=0))
+        return np.hstack([means, moved / sizes])
 
 
 def _fit_scores(table: Table, groups: CellGroups, basis: _Basis) -> GeneModel:
@@ -118,9 +154,9 @@ def _fit_scores(table: Table, groups: CellGroups, basis: _Basis) -> GeneModel:
     energy = surrogate.energy
     assigned = outputs.assign(energy, rows)
     sums, of_assigned = _sums(table, [groups.codes, assigned], n_groups)
-    center, sizes = sums.sum(axis=0) / table.n_rows, np.bincount(assigned, minlength=n_groups)
+    center = sums.sum(axis=0) / table.n_rows
     return GeneModel(
-        through(energy, _linear(basis, center)),
+        basis.of_genes(energy, center),
         table,
         basis.used,
         energy,
@@ -128,15 +164,10 @@ def _fit_scores(table: Table, groups: CellGroups, basis: _Basis) -> GeneModel:
         *_means(sums, groups.codes),
         surrogate.n_fitted_,
         rep=basis.rep,
-        means=of_assigned / np.maximum(sizes, 1)[:, None] - center,
+        means=basis.means(of_assigned, assigned, center),
         fidelity=surrogate.fidelity_,
+        correction=basis.correction,
     )
-
-
-def _linear(basis: _Basis, center: Floats) -> AffineMap:
-    """Return the map from expression to scores."""
-    # The mean of the scores is not 0 if cells were removed after the PCA, or if no mean was subtracted.
-    return AffineMap(np.ascontiguousarray(basis.loadings.T), basis.scores.mean(axis=0), center)
 
 
 def _by_votes(table: Table, groups: CellGroups, basis: _Basis, rule: OnlyLabels) -> GeneModel:
@@ -144,9 +175,8 @@ def _by_votes(table: Table, groups: CellGroups, basis: _Basis, rule: OnlyLabels)
     n_groups = len(groups.labels)
     (sums,) = _sums(table, [groups.codes], n_groups)
     center = sums.sum(axis=0) / table.n_rows
-    linear = _linear(basis, center)
     # Cells are looked up by their scores, so these must be computed from the expression, as in `through`.
-    z = _scores(table, linear, center)
+    z = _scores(table, basis, center)
     network = rule.network(z)
     assert network is not None
     network = with_agreement(network, z, rule.labels, WHERE)
@@ -158,9 +188,8 @@ def _by_votes(table: Table, groups: CellGroups, basis: _Basis, rule: OnlyLabels)
     rows = ArrayTable.of(z)
     assigned = outputs.assign(network.energy, rows)
     (of_assigned,) = _sums(table, [assigned], n_groups)
-    sizes = np.bincount(assigned, minlength=n_groups)
     return GeneModel(
-        through(network.energy, linear),
+        basis.of_genes(network.energy, center),
         table,
         basis.used,
         network.energy,
@@ -168,18 +197,22 @@ def _by_votes(table: Table, groups: CellGroups, basis: _Basis, rule: OnlyLabels)
         *_means(sums, groups.codes),
         table.n_rows,
         rep=basis.rep,
-        means=of_assigned / np.maximum(sizes, 1)[:, None] - center,
+        means=basis.means(of_assigned, assigned, center),
         agreement=agreement,
+        correction=basis.correction,
     )
 
 
-def _scores(table: Table, linear: AffineMap, center: Floats) -> Floats:
+def _scores(table: Table, basis: _Basis, center: Floats) -> Floats:
     """Return the scores of all cells, (n, m), computed from their expression."""
-    z = np.empty((table.n_rows, linear.matrix.shape[0]))
+    z, linear = np.empty(basis.scores.shape), basis.linear(center)
     for rows in chunks(table.n_rows, max(1, CHUNK_VALUES // table.n_features)):
         block = table.native[rows]
         dense = np.asarray(block.toarray() if is_sparse(block) else block, dtype=np.float64)
-        linear.apply(dense - center, linear.shift, z[rows])
+        if basis.correction is not None:
+            dense = with_correction(dense, basis.correction[rows])
+        assert linear.offset is not None
+        linear.apply(dense - linear.offset, linear.shift, z[rows])
     return z
 
 

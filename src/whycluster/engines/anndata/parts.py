@@ -22,6 +22,7 @@ from whycluster.models.adapters.graph import Graph, labels_on_graph
 from whycluster.models.adapters.incomplete import OnlyLabels
 
 WHERE = "explain_anndata"
+_PCA = "X_pca"
 _ATTRIBUTES = ("X", "layers", "obs", "var_names", "obsm", "varm", "uns")
 _CHECKED = 200  # the number of cells for which loadings are compared with scores
 _OWN, _LARGEST = 0.1, 0.01  # tolerances, relative to the spread of a score and to the largest spread:
@@ -190,7 +191,16 @@ def chosen_rep(adata: Any, use_rep: Any, n_pcs: int | None) -> str | None:
     if n_pcs is None and (seen.get("use_rep") == "X" or seen.get("n_pcs") == 0):
         return None
     candidates = [str(seen.get("use_rep")), "X_pca"]
-    return next((rep for rep in candidates if rep in adata.obsm and _loadings(rep) in adata.varm), None)
+    known = (rep for rep in candidates if rep in adata.obsm)
+    return next((rep for rep in known if _loadings(rep) in adata.varm or is_corrected(adata, rep)), None)
+
+
+def is_corrected(adata: Any, rep: str) -> bool:
+    """Return whether scores without loadings are those of the PCA, moved by less than they vary."""
+    if rep == _PCA or rep in adata.varm or _PCA not in adata.obsm or _loadings(_PCA) not in adata.varm:
+        return False
+    found, before = (_numbers(adata.obsm[name], f"adata.obsm[{name!r}]") for name in (rep, _PCA))
+    return found.shape == before.shape and bool((found - before).var(axis=0).sum() < before.var(axis=0).sum())
 
 
 def _neighbors(adata: Any) -> dict[str, Any]:
@@ -213,7 +223,7 @@ def _only(value: Any) -> Any:
 
 def _loadings(rep: str) -> str:
     """Return the name of the loadings in varm, by scanpy's convention."""
-    return "PCs" if rep == "X_pca" else rep
+    return "PCs" if rep == _PCA else rep
 
 
 def rule_of_graph(adata: Any, groups: CellGroups, graph: Any, rep: str | None) -> OnlyLabels:
@@ -235,8 +245,35 @@ def rule_of_graph(adata: Any, groups: CellGroups, graph: Any, rep: str | None) -
     return labels_on_graph(groups.labels[groups.codes], Graph(adata.obsp[graph], known), WHERE)
 
 
-def read_scores(adata: Any, rep: str, n_pcs: int | None) -> tuple[Floats, Floats]:
-    """Return the scores of all cells, (n, m), and the loadings of all genes, (genes, m)."""
+class Scores(NamedTuple):
+    """The scores of all cells, (n, m), and the loadings of all genes, (genes, m).
+
+    If the scores were corrected after the PCA, ``correction``, (n, m), is what was added to those of the PCA.
+    """
+
+    rep: str
+    scores: Floats
+    loadings: Floats
+    correction: Floats | None = None
+
+    @property
+    def of_genes(self) -> tuple[str, Floats]:
+        """The name of the scores that the loadings give, and these scores."""
+        return (self.rep, self.scores) if self.correction is None else (_PCA, self.scores - self.correction)
+
+
+def read_scores(adata: Any, rep: str, n_pcs: int | None) -> Scores:
+    """Read scores with their loadings, or those of the PCA that they were corrected from."""
+    if rep in adata.obsm and is_corrected(adata, rep):
+        scores = _numbers(adata.obsm[rep], f"adata.obsm[{rep!r}]")
+        m = _n_scores(adata, rep, n_pcs, scores.shape[1])
+        before = _read_scores(adata, _PCA, m)
+        scores = np.ascontiguousarray(scores[:, :m])
+        return Scores(rep, scores, before.loadings, scores - before.scores)
+    return _read_scores(adata, rep, n_pcs)
+
+
+def _read_scores(adata: Any, rep: str, n_pcs: int | None) -> Scores:
     name = _loadings(rep)
     if rep not in adata.obsm:
         raise InvalidInputError(
@@ -264,7 +301,7 @@ def read_scores(adata: Any, rep: str, n_pcs: int | None) -> tuple[Floats, Floats
     # Older versions of scanpy mark genes that are not in the PCA with NaN.
     loadings[np.isnan(loadings).any(axis=1)] = 0.0
     m = _n_scores(adata, rep, n_pcs, scores.shape[1])
-    return np.ascontiguousarray(scores[:, :m]), loadings[:, :m]
+    return Scores(rep, np.ascontiguousarray(scores[:, :m]), loadings[:, :m])
 
 
 def _numbers(values: Any, name: str) -> Floats:
@@ -304,7 +341,7 @@ def check_loadings(
         advice = (
             "Pass the layer that the scores were computed from, with all its genes (scaled if it was scaled "
             "for the PCA), or compute the scores again with sc.pp.pca. Scores that were corrected afterward "
-            "have no loadings; in that case, pass use_rep=None to use the expression values."
+            "must be in adata.obsm under a name of their own, beside those of the PCA."
         )
     raise InvalidInputError(
         f"{WHERE}: {table.name} must be the data that adata.obsm[{rep!r}] was computed from; multiplied by "
