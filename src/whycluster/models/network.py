@@ -256,14 +256,11 @@ class Network(Renamable, ABC):
     """Whether an encoder computes the features from the user's inputs."""
     default_rule = DEFAULT_RULE
     """The rule of a query without one."""
+    landmarks: Floats | None = None
+    """(m, d) points among the rows that the model was fitted on, if known and all features are numeric."""
 
     labels: NDArray[Any]
     """(K,) the clusters' labels, in the order of the columns of `evidence`."""
-
-    @property
-    def landmarks(self) -> Floats | None:
-        """(m, d) points among the rows that the model was fitted on, or None if none are known."""
-        return None
 
     @cached_property
     def codes(self) -> Labels:
@@ -508,8 +505,8 @@ class Network(Renamable, ABC):
 
     def open_usual(self, X: Any, where: str, **columns: Unpack[ColumnNames]) -> Table:
         """Return rows as `open` does; warn if they lie far outside the clusters, such as raw rows."""
-        landmarks, table = self.landmarks, self.open(X, where, **columns)
-        warn_of_unusual_rows(landmarks, table)
+        table = self.open(X, where, **columns)
+        warn_of_unusual_rows(self.landmarks, table)
         return table
 
     def open_background(self, background: Any, table: Table) -> Table:
@@ -541,6 +538,7 @@ class TableNetwork(Network):
         super().__init__(energy, **options)
         self.categories, self.verification = categories, verification
         self.is_checked = verification is not None
+        self.landmarks = energy.landmarks if categories is None else None
 
     def without_noise(self) -> Network:
         """Return the network of the clusters alone, which assigns noise to the nearest cluster."""
@@ -562,11 +560,6 @@ class TableNetwork(Network):
     def takes_any_kind(self) -> bool:
         """Whether some features are categorical."""
         return self.categories is not None
-
-    @property
-    def landmarks(self) -> Floats | None:
-        """The landmarks of the energy if all features are numeric."""
-        return self.energy.landmarks if self.categories is None else None
 
     @property
     def text_columns(self) -> frozenset[int]:

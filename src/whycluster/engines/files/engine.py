@@ -171,7 +171,7 @@ def explain_dataset(
             request, plan, state, model_columns, batch_rows=batch_rows, workers=workers, **output_options
         )
         if check:
-            engine = replace(engine, comparison=PartComparison.of(known, request))
+            engine = replace(engine, comparison=PartComparison(known, request))
         return engine.run(plan.parts)
 
 

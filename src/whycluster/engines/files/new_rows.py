@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -10,12 +9,10 @@ from typing import Any
 import numpy as np
 
 from whycluster.data.display import count
-from whycluster.data.table import Table
 from whycluster.data.usual_rows import unusual_columns
 from whycluster.engines.files.parts import FilePart, PartError
 from whycluster.engines.request import ExplainRequest
-from whycluster.models.network import Network
-from whycluster.segments.new_rows import MOST_ROWS, Verdict, judge
+from whycluster.segments.new_rows import MOST_ROWS, judge
 from whycluster.segments.population import KnownPopulation
 
 _SHOWN = 3  # number of parts that a warning lists
@@ -51,32 +48,31 @@ class PartComparison:
 
     Attributes
     ----------
-    judge : decides about the rows of a part
+    known : the rows of the segmentation; without them, rows are compared with the clusters of the network
     request : the request, which opens the rows
     differences : the differences, by the name of the part
     """
 
-    judge: Callable[[Table], Verdict]
+    known: KnownPopulation | None
     request: ExplainRequest
     differences: dict[str, str] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, known: KnownPopulation | None, request: ExplainRequest) -> PartComparison:
-        """Compare with known rows or, without them, with the clusters of the network."""
-        if known is not None:
-            return cls(partial(judge, known), request)
-        return cls(partial(_judge_unknown, request.network), request)
 
     def check(self, part: FilePart, rows: SpacedRows) -> None:
         """Raise a `PartError` if the rows of a part cannot be those of the segmentation."""
         table = rows.table()
-        verdict = None if table is None else self.request.apply(table, self.judge)
-        if verdict is None:  # there are no rows, or none can be explained
-            return
-        if verdict.is_refused:
+        text = "" if table is None else self._compare(table)
+        if text:
+            self.differences[part.name] = text
+
+    def _compare(self, table: Any) -> str:
+        """Return the differences as text, or an empty string if there are none or no row can be explained."""
+        if self.known is None:
+            compare = partial(unusual_columns, self.request.network.landmarks)
+            return self.request.apply(table, compare) or ""
+        verdict = self.request.apply(table, partial(judge, self.known))
+        if verdict is not None and verdict.is_refused:
             raise PartError(f"it {verdict.refusal.rstrip('.')}")
-        if verdict.text:
-            self.differences[part.name] = verdict.text
+        return "" if verdict is None else verdict.text
 
     @property
     def warning(self) -> str:
@@ -85,8 +81,3 @@ class PartComparison:
         listed = "; ".join(f"in {name!r}, {self.differences[name]}" for name in names[:_SHOWN])
         more = f"; and {count(len(names) - _SHOWN, 'more part')}" if len(names) > _SHOWN else ""
         return f"{listed}{more}"
-
-
-def _judge_unknown(network: Network, table: Table) -> Verdict:
-    """Compare rows with the clusters of a network."""
-    return Verdict(unusual_columns(network.landmarks, table), False)
