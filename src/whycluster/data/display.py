@@ -85,6 +85,11 @@ def format_apart(values: Sequence[float]) -> list[str]:
     return texts
 
 
+def format_all_apart(groups: Iterable[Sequence[float]]) -> list[list[str]]:
+    """Format groups of numbers; see `format_apart`."""
+    return [format_apart(values) for values in groups]
+
+
 def shows_differences(values: Sequence[float], shown: Sequence[float]) -> bool:
     """Return whether the differences from the first number are shown with an error of at most a quarter."""
     first = values[0]

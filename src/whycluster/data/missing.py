@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from decimal import Decimal
 from typing import Any
 
@@ -27,6 +28,11 @@ MISSING_WORDS = (
     "null",
 )
 """The words that mean "missing" in delimited text files. These are the defaults of pandas."""
+
+
+def are_missing(values: Iterable[Any]) -> list[bool]:
+    """Return whether each value is missing; see `is_missing`."""
+    return [is_missing(value) for value in values]
 
 
 def is_missing(value: Any) -> bool:

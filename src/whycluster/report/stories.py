@@ -127,24 +127,24 @@ class TypicalValues:
         speaks = np.take_along_axis(against, self.feature[:, None], axis=1)[:, 0] > 0
         values = self.some.table.pick(self.feature[:, None])[:, 0]
         places = {label: place for place, label in enumerate(self.compared.labels)}
-        labels = self.some.labels.tolist()
-        for row in np.flatnonzero(speaks & self.some.is_member).tolist():
-            codes = self.some.cluster_codes[row], self.some.competitor_codes[row]
-            own, other = (places.get(labels[code], -1) for code in codes)
-            if own >= 0 and other >= 0:
-                says[row], texts = self._compare(int(self.feature[row]), values[row], own, other)
-                means[row] = [self._texts.setdefault(text, len(self._texts)) for text in texts]
+        place = np.array([places.get(label, -1) for label in self.some.labels.tolist()])
+        clusters = place[np.stack([self.some.cluster_codes, self.some.competitor_codes], axis=1)]
+        rows = np.flatnonzero(speaks & self.some.is_member & (clusters >= 0).all(axis=1)).tolist()
+        found = compare_with_typical(
+            self.compared,
+            self.feature[rows].tolist(),
+            [values[row] for row in rows],
+            [(own, other) for own, other in clusters[rows].tolist()],
+            self.some.table.dates,
+        )
+        for row, typical in zip(rows, found, strict=True):
+            here, there = "", ""
+            if typical is not None:
+                side = {None: FREQUENCY, True: ABOVE, False: BELOW}[typical.is_above]
+                says[row], here, there = side | NEARER * typical.is_nearer, typical.own, typical.other
+            means[row] = [self._texts.setdefault(text, len(self._texts)) for text in (here, there)]
         return {
             "typical_says": says,
             "typical_means": smallest_codes(means),
             "typical": list(self._texts),
         }
-
-    def _compare(self, column: int, value: Any, own: int, other: int) -> tuple[int, tuple[str, str]]:
-        """Return a code for the comparison of a value, and the typical values of both clusters as text."""
-        is_date = column in self.some.table.dates
-        found = compare_with_typical(self.compared, column, value, own, other, is_date)
-        if found is None:
-            return 0, ("", "")
-        side = {None: FREQUENCY, True: ABOVE, False: BELOW}[found.is_above]
-        return side | NEARER * found.is_nearer, (found.own, found.other)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,8 +15,8 @@ from whycluster.core.rules import CONTRAST
 from whycluster.data import display
 from whycluster.data.arrays import smallest
 from whycluster.data.days import to_days
-from whycluster.data.labels import cluster_name, is_noise
-from whycluster.data.missing import is_missing
+from whycluster.data.labels import cluster_name, noise_mask
+from whycluster.data.missing import are_missing, is_missing
 from whycluster.explanations.base import BaseExplanation
 from whycluster.explanations.summaries.comparisons import Comparisons
 from whycluster.explanations.wording.formatting import join_words
@@ -164,51 +165,78 @@ class Typical(NamedTuple):
 
 
 def compare_with_typical(
-    compared: Comparisons, column: int, value: Any, own: int, other: int, is_date: bool
-) -> Typical | None:
-    """Compare a value with two clusters, given as positions; return None if it cannot be compared.
+    compared: Comparisons,
+    columns: Sequence[int],
+    values: Sequence[Any],
+    clusters: Sequence[tuple[int, int]],
+    dates: Container[int],
+) -> list[Typical | None]:
+    """Compare each value with two clusters, given as positions; None for values that cannot be compared.
 
-    Rows of noise lie on all sides of the clusters, so their mean is typical of none of them.
+    ``dates`` are the columns of dates. Rows of noise lie on all sides of the clusters, so their mean is
+    typical of none of them.
     """
-    if is_missing(value):
+    found: list[Typical | None] = [None] * len(values)
+    noise = noise_mask(compared.labels)
+    numbers: dict[int, tuple[float, float, float]] = {}
+    for i, (column, value, is_absent) in enumerate(zip(columns, values, are_missing(values), strict=True)):
+        pair = list(clusters[i])
+        is_known = compared.missing is None or not compared.missing[pair, column].any()
+        is_boolean = isinstance(value, (bool, np.bool_)) and is_known
+        if is_absent or is_boolean or column in compared.categories:
+            found[i] = _frequencies(compared, column, None if is_absent else value, pair)
+            continue
+        number = to_days(value) if column in dates else float(value)
+        mine, theirs = compared.mean[pair, column].tolist()
+        if not np.isfinite([number, mine, theirs]).all() or number == theirs or noise[pair[1]]:
+            continue
+        if column in dates:
+            found[i] = _measured(number, mine, theirs, "", display.format_dates([mine, theirs]))
+        else:
+            numbers[i] = number, mine, theirs
+    for i, (shown, means) in zip(numbers, _true_as_printed(list(numbers.values())), strict=True):
+        found[i] = _measured(*numbers[i], shown, means)
+    return [
+        each._replace(is_nearer=False) if each is not None and noise[own] else each
+        for each, (own, _) in zip(found, clusters, strict=True)
+    ]
+
+
+def _measured(number: float, mine: float, theirs: float, shown: str, means: list[str]) -> Typical:
+    """Return how a number compares with the means of two clusters, given their texts."""
+    here, there = means
+    return Typical(here, there, number > theirs, abs(number - mine) < abs(number - theirs), shown)
+
+
+def _frequencies(compared: Comparisons, column: int, value: Any, pair: list[int]) -> Typical | None:
+    """Return how frequent a category, a boolean or, if it is None, a missing value is in two clusters."""
+    if value is None:
         known = None if compared.missing is None else compared.missing[:, column]
-        return _frequencies(known, own, other)
-    if column in compared.categories:
+    elif column in compared.categories:
         code = compared.code_of(column, value)
-        return _frequencies(compared.categories[column].frequency[:, code], own, other) if code >= 0 else None
-    means = compared.mean[:, column]
-    is_known = compared.missing is None or not compared.missing[[own, other], column].any()
-    if isinstance(value, (bool, np.bool_)) and is_known:
-        return _frequencies(means if value else 1.0 - means, own, other)
-    number, (mine, theirs) = to_days(value) if is_date else float(value), means[[own, other]].tolist()
-    if not np.isfinite([number, mine, theirs]).all() or number == theirs:
-        return None
-    if is_noise(compared.labels[other]):
-        return None
-    is_above, is_nearer = number > theirs, abs(number - mine) < abs(number - theirs)
-    is_nearer = is_nearer and not is_noise(compared.labels[own])
-    shown, (here, there) = (
-        ("", display.format_dates([mine, theirs])) if is_date else _true_as_printed(number, mine, theirs)
-    )
-    return Typical(here, there, is_above, is_nearer, shown)
-
-
-def _frequencies(known: Floats | None, own: int, other: int) -> Typical | None:
+        known = compared.categories[column].frequency[:, code] if code >= 0 else None
+    else:
+        known = compared.mean[:, column] if value else 1.0 - compared.mean[:, column]
     if known is None:
         return None
-    mine, theirs = display.format_frequencies(known[[own, other]].tolist())
+    mine, theirs = display.format_frequencies(known[pair].tolist())
     return Typical(mine, theirs)
 
 
-def _true_as_printed(number: float, mine: float, theirs: float) -> tuple[str, list[str]]:
-    """Format a number and two means with enough digits for the comparisons to hold as printed."""
-    shown, means, digits = display.number(number), display.format_apart([mine, theirs]), 4
-    while not all(_holds(x, number, (mine, theirs), means) for x in (number, float(shown))):
-        shown, *means = (f"{value + 0.0:.{digits}g}" for value in (number, mine, theirs))
-        digits += 1
-        if digits > display.MOST_DIGITS:
-            break
-    return shown, means
+def _true_as_printed(compared: Sequence[tuple[float, float, float]]) -> list[tuple[str, list[str]]]:
+    """Format numbers and two means each, with enough digits for the comparisons to hold as printed."""
+    found = []
+    all_shown = display.numbers([number for number, *_ in compared])
+    all_means = display.format_all_apart([means for _, *means in compared])
+    for (number, mine, theirs), shown, means in zip(compared, all_shown, all_means, strict=True):
+        digits = 4
+        while not all(_holds(x, number, (mine, theirs), means) for x in (number, float(shown))):
+            shown, *means = (f"{value + 0.0:.{digits}g}" for value in (number, mine, theirs))
+            digits += 1
+            if digits > display.MOST_DIGITS:
+                break
+        found.append((shown, means))
+    return found
 
 
 def _holds(shown: float, number: float, means: tuple[float, float], texts: list[str]) -> bool:
@@ -234,11 +262,9 @@ def typical_sentence(exp: Any, row: int, compared: Comparisons, relevance: Float
     if not relevance[column] > 0 or any(label not in compared.labels for label in labels):
         return ""  # no feature is evidence for the cluster, or no typical values are known
     own, other = (compared.labels.index(label) for label in labels)
-    value, is_date = (
-        exp.table.take(np.array([row])).pick(np.array([[column]]))[0, 0],
-        column in exp.table.dates,
-    )
-    found = compare_with_typical(compared, column, value, own, other, is_date)
+    value = exp.table.take(np.array([row])).pick(np.array([[column]]))[0, 0]
+    is_date = column in exp.table.dates
+    (found,) = compare_with_typical(compared, [column], [value], [(own, other)], exp.table.dates)
     if found is None:
         return ""
     name = display.format_items([exp.feature_names[column]])[0]
