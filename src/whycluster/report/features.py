@@ -19,7 +19,7 @@ from whycluster.explanations.reasons.rules import ClusterRules, Rule
 from whycluster.explanations.stories.member_sample import MemberSample
 from whycluster.explanations.stories.story import splits_evidence
 from whycluster.explanations.summaries.naming import propose_names
-from whycluster.explanations.summaries.statements import Statement
+from whycluster.explanations.summaries.statements import Statement, format_values, values_and_comparisons
 from whycluster.explanations.summaries.summary import Summary
 from whycluster.explanations.wording.formatting import percent
 from whycluster.report.contents import FEW_CLUSTERS, LEAST_SHARE, N_COMPETITORS, Contents, Plan
@@ -47,7 +47,7 @@ def _as_lines(found: ClusterRules) -> dict[str, Any]:
         coverage, precision = percent(each.coverage), percent(each.precision)
         return {"text": text, "coverage": coverage, "precision": precision}
 
-    texts = clean_sentences(rule.text for rule in found.rules)
+    texts = clean_sentences([rule.text for rule in found.rules])
     lines = [line(text, rule) for text, rule in zip(texts, found.rules, strict=True)]
     return {"lines": lines, "together": line("", found) if len(lines) > 1 else None}
 
@@ -124,14 +124,15 @@ class TableContents(Contents):
         """Add a sentence and the features of each cluster."""
         cards = super().clusters()
         groups = self.described.tolist()
-        sentences = clean_sentences(self.summary.headline(g) + "." for g in groups)
+        sentences = clean_sentences([f"{line}." for line in self.summary.headlines_of(groups)])
         features = self._features(6 if len(cards) <= 20 else 3)
         named = list(propose_names(self.summary).values())
         proposed = clean_names([named[g] for g in groups])
-        columns, rules = zip(groups, cards, sentences, features, proposed, strict=True), self._rules()
-        for g, card, sentence, lines, name in columns:
+        typical, rules = typical_values(self.summary, groups), self._rules()
+        columns = zip(cards, sentences, features, proposed, typical, strict=True)
+        for card, sentence, lines, name, values in columns:
             card["sentence"], card["features"], card["rules"] = sentence, lines, rules.get(card["code"])
-            card["typical_values"] = typical_values(self.summary, g)
+            card["typical_values"] = values
             card["proposed"] = "" if name.lower() in (card["name"], card["heading"].lower()) else name
             if any(line["inside"].endswith("%") for line in lines):
                 card["means"] = "Mean or frequency"
@@ -159,11 +160,11 @@ class TableContents(Contents):
             if rank == 0 or abs(share[g, i]) >= LEAST_SHARE
         ]
         features = [i for _, i in pairs]
-        statements = [self.summary.statement(*pair) for pair in pairs]
+        statements = self.summary.statements_of(pairs)
         columns = zip(
             pairs,
             self._names(features),
-            clean_sentences([each.comparison for each in statements]),
+            clean_sentences([text for _, text in values_and_comparisons(statements)]),
             format_shares([share[pair] for pair in pairs]),
             *self._means(pairs, statements),
             Distributions.of(self.exp, features).drawings([(int(codes[g]), i) for g, i in pairs]),
@@ -190,13 +191,18 @@ class TableContents(Contents):
         self, pairs: list[tuple[int, int]], statements: list[Statement]
     ) -> tuple[list[str], list[str]]:
         """Format the means, dates or frequencies of features inside and outside clusters, with "" for NaN."""
+        others = [float(self.summary.outside[pair]) for pair in pairs]
+        values = [
+            [each.value, *[value for value in (other, *each.values) if value == value]]
+            if each.value == each.value
+            else [other]
+            for each, other in zip(statements, others, strict=True)
+        ]
         inside, outside = [], []
-        for pair, each in zip(pairs, statements, strict=True):
-            other = float(self.summary.outside[pair])
-            values = [each.value, *[value for value in (other, *each.values) if value == value]]
-            texts = each.format(values) if each.value == each.value else each.format([other])
-            inside.append(texts[0] if each.value == each.value else "")
-            outside.append(texts[len(texts) > 1 and each.value == each.value] if other == other else "")
+        texts = format_values(statements, values)
+        for each, other, shown in zip(statements, others, texts, strict=True):
+            inside.append(shown[0] if each.value == each.value else "")
+            outside.append(shown[len(shown) > 1 and each.value == each.value] if other == other else "")
         return inside, outside
 
     def features_between(self, pairs: Sequence[tuple[int, int]]) -> list[list[str]]:

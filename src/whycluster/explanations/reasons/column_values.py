@@ -95,7 +95,6 @@ def _first_value(table: Table, column: int, values: Floats) -> Any:
 
 def _kind_of(value: Any) -> str:
     """Return the kind of a column from one of its values."""
-    if value is None or is_missing(value):
-        return NUMBER
     kinds = ((dt.datetime, TIMESTAMP), (dt.date, DAY), (dt.timedelta, DURATION), (dt.time, TIME))
-    return next((kind for of_type, kind in kinds if isinstance(value, of_type)), NUMBER)
+    found = next((kind for of_type, kind in kinds if isinstance(value, of_type)), None)
+    return NUMBER if found is None or is_missing(value) else found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Container, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeAlias
@@ -155,10 +155,31 @@ class Comparisons:
             found[group] = np.array(texts, dtype=object)[place.reshape(-1)]
         return found
 
-    def statement(
+    def statements(
+        self,
+        cells: Sequence[tuple[int, int]],
+        names: Sequence[Hashable],
+        share: Floats,
+        dates: Container[int],
+        booleans: Container[int],
+    ) -> list[Statement]:
+        """Return the statements about some features of some clusters.
+
+        Parameters
+        ----------
+        cells : the group and the column of each statement
+        names : (d,) the names of the features
+        share : (G, d) their shares
+        dates, booleans : the columns of dates and of booleans
+        """
+        return [
+            self._statement(group, i, names[i], float(share[group, i]), i in dates, i in booleans)
+            for group, i in cells
+        ]
+
+    def _statement(
         self, group: int, column: int, feature: Hashable, share: float, is_date: bool, is_boolean: bool
     ) -> Statement:
-        """Return the statement about a feature of a cluster."""
         code = int(self.categories_named[column][group]) if column in self.categories else -1
         is_missing = bool(self.is_mostly_missing[group, column])
         values, overall = self._column(column, code, is_missing)

@@ -52,10 +52,10 @@ def _words(summary: Summary, group: int) -> list[str]:
     found = [each for each in summary.statements(group, _CONSIDERED) if each.share > 0]
     columns = {name: i for i, name in enumerate(summary.feature_names)}
     words = []
-    for each in found:
+    for each, name in zip(found, format_items([each.feature for each in found]), strict=True):
         column = columns[each.feature]
         if each.direction not in (HIGHER, LOWER) or _is_extreme(each, summary.compared.mean[:, column]):
-            words.append(_word(each, float(summary.outside[group, column])))
+            words.append(_word(each, name, float(summary.outside[group, column])))
     return [word for word in words if word]
 
 
@@ -66,8 +66,7 @@ def _is_extreme(statement: Statement, means: Floats) -> bool:
     return bool(beyond.sum() >= _MOST * n_others)
 
 
-def _word(statement: Statement, outside: float) -> str:
-    name = format_items([statement.feature])[0]
+def _word(statement: Statement, name: str, outside: float) -> str:
     if statement.is_boolean:
         is_mostly = (statement.value > 0.5) == (statement.direction == HIGHER)
         is_more = (statement.value > outside) == (statement.direction == HIGHER)

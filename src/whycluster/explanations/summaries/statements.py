@@ -70,30 +70,35 @@ class Statement(NamedTuple):
             return f"{name} is far from the clusters"
         if not self.direction:
             return f"{name} has {self.note}"
-        own, *others = self.texts
+        texts = self._all_texts
+        own, others = texts[0], texts[1 : 1 + len(self.values)]
         if self.is_frequency:
-            return f"{name} is {self.word} ({own}{_elsewhere(self.against, others)}){self._caution()}"
+            return f"{name} is {self.word} ({own}{_elsewhere(self.against, others)}){self._caution(texts)}"
         value = f"({own})" if self.is_boolean else f"(mean {own})"
         if self.direction == BETWEEN:
             return f"{name} {value} is {self._sides(' and ', others)}"
-        clusters = _with_values(self.against, others)
+        clusters = _with_values(display.format_items(self.against), others)
         if self.direction == SAME and not self.is_boolean:
             return f"{name} has the same mean ({own}) as in {clusters}"
-        return f"{name} is {self.word} {value} {self._than} {clusters}{self._caution()}"
+        return f"{name} is {self.word} {value} {self._than} {clusters}{self._caution(texts)}"
 
     @property
     def comparison(self) -> str:
         """The comparison without the feature and its value: "higher than in cluster 3 (31.4)"."""
+        return values_and_comparisons([self])[0][1]
+
+    def compare(self, texts: Sequence[str], names: Sequence[str]) -> str:
+        """Return the `comparison`, given the texts of `shown_values` and the names of the clusters."""
         if not self.direction:
             return self.note
         if self.direction == FAR or not self.against:
             return self.word
-        _, *others = self.texts
+        others = texts[1 : 1 + len(self.values)]
         if self.is_frequency:
-            return f"{self.word}; {in_clusters(self.against, others)}{self._caution()}"
+            return f"{self.word}; {_in_named(self.against, names, others)}{self._caution(texts)}"
         if self.direction == BETWEEN:
             return self._sides(", ", others)
-        return f"{self.word} {self._than} {_with_values(self.against, others)}{self._caution()}"
+        return f"{self.word} {self._than} {_with_values(names, others)}{self._caution(texts)}"
 
     @property
     def word(self) -> str:
@@ -120,8 +125,9 @@ class Statement(NamedTuple):
         """The words before the name, the name, and the words after it, which several features may share."""
         name = display.format_items([self.feature])[0]
         if self.is_frequency and not (self.against and not self.above):
-            own, *others = self.texts
-            words, caution = f"{self.word} ({own}{_elsewhere(self.against, others)})", self._caution()
+            texts = self._all_texts
+            elsewhere = _elsewhere(self.against, texts[1 : 1 + len(self.values)])
+            words, caution = f"{self.word} ({texts[0]}{elsewhere})", self._caution(texts)
             return ("", name, words + caution) if caution else ("", f"{name} {words}", "")
         if self.is_frequency or not self.against:
             return "set apart by", name, ""
@@ -129,11 +135,11 @@ class Statement(NamedTuple):
             return "", name, self._sides(" and ")
         clusters = list_clusters(display.format_items(self.against))
         if self.is_boolean:
-            return "", name, f"{self.word} {self._than} {clusters}{self._caution(False)}"
+            return "", name, f"{self.word} {self._than} {clusters}{self._caution()}"
         if self.direction == SAME:
             return "same mean of", name, f"as {clusters}"
         before, after = ("", f"{self.word} ") if self.is_date else (self.word, "")
-        return before, name, f"{after}than {clusters}{self._caution(False)}"
+        return before, name, f"{after}than {clusters}{self._caution()}"
 
     @property
     def is_frequency(self) -> bool:
@@ -165,7 +171,7 @@ class Statement(NamedTuple):
     @property
     def formatted(self) -> str:
         """The value in the cluster as text."""
-        return self.texts[0] if self.value == self.value else ""
+        return values_and_comparisons([self])[0][0]
 
     @property
     def texts(self) -> list[str]:
@@ -174,14 +180,17 @@ class Statement(NamedTuple):
 
     @property
     def _all_texts(self) -> list[str]:
-        """All values that are shown: those in `texts` and, if it is mentioned, that of all rows."""
-        return self.format([self.value, *self.values, *[self.overall] * self.is_unlike_overall])
+        return format_values([self], [self.shown_values])[0]
 
-    def format(self, values: Sequence[float]) -> list[str]:
-        """Format values of the feature, with enough digits to tell the first one apart from others."""
-        if self.is_frequency or self.is_boolean:
-            return display.format_frequencies(values)
-        return display.format_dates(values) if self.is_date else display.format_apart(values)
+    @property
+    def shown_values(self) -> list[float]:
+        """The values in the cluster and in those in ``against`` and, if it is mentioned, in all rows."""
+        return [self.value, *self.values, *[self.overall] * self.is_unlike_overall]
+
+    @property
+    def is_number(self) -> bool:
+        """Whether the values are means of numbers."""
+        return not (self.is_frequency or self.is_boolean or self.is_date)
 
     @property
     def _words(self) -> dict[str, str]:
@@ -199,26 +208,52 @@ class Statement(NamedTuple):
         texts = dict(zip(self.against, others or self.against, strict=True))
         parts = []
         for word, side in ((_ABOVE, self.above), (_BELOW, self.below)):
-            named = list_clusters(display.format_items(side))
-            if others is not None:
-                named = _with_values(side, [texts[label] for label in side])
+            names = display.format_items(side)
+            values = [texts[label] for label in side]
+            named = list_clusters(names) if others is None else _with_values(names, values)
             parts.append(f"{self._words.get(word, word)} {named}")
         return between.join(parts)
 
-    def _caution(self, with_value: bool = True) -> str:
-        """Return ", though above the overall mean (50)" if the direction may mislead, and "" otherwise."""
+    def _caution(self, texts: Sequence[str] = ()) -> str:
+        """Return ", though above the overall mean (50)" if the direction may mislead, and "" otherwise.
+
+        ``texts`` are those of `shown_values`; without them, the overall value is left out.
+        """
         if not self.is_unlike_overall:
             return ""
-        is_above, value = self.value > self.overall, f" ({self._all_texts[-1]})" * with_value
+        is_above, value = self.value > self.overall, f" ({texts[-1]})" if texts else ""
         if self.is_frequency or self.is_boolean:
             return f", though {'more' if is_above else 'less'} often than overall{value}"
         side = _ABOVE if is_above else _BELOW
         return f", though {self._words.get(side, side)} the overall mean{value}"
 
 
-def _with_values(clusters: Sequence[Any], texts: Sequence[str]) -> str:
+def format_values(statements: Sequence[Statement], values: Sequence[Sequence[float]]) -> list[list[str]]:
+    """Format values of the feature of each statement, telling the first value apart from the others."""
+    pairs = list(zip(statements, values, strict=True))
+    numbers = iter(display.format_all_apart([some for each, some in pairs if each.is_number]))
+    return [
+        next(numbers)
+        if each.is_number
+        else display.format_dates(some)
+        if each.is_date and not each.is_frequency
+        else display.format_frequencies(some)
+        for each, some in pairs
+    ]
+
+
+def values_and_comparisons(statements: Sequence[Statement]) -> list[tuple[str, str]]:
+    """Return the `formatted` value and the `comparison` of each statement."""
+    texts = format_values(statements, [each.shown_values for each in statements])
+    names = iter(display.format_items([label for each in statements for label in each.against]))
+    return [
+        (some[0] if each.value == each.value else "", each.compare(some, [next(names) for _ in each.against]))
+        for each, some in zip(statements, texts, strict=True)
+    ]
+
+
+def _with_values(shown: Sequence[str], texts: Sequence[str]) -> str:
     """Return clusters with their values: "cluster 3 (31.4)", or "clusters 1 (4.2) and 3 (31.4)"."""
-    shown = display.format_items(clusters)
     names = [f"{name} ({text})" for name, text in zip(shown, texts, strict=True)]
     if NOISE in shown:
         return join_words(names)
@@ -227,7 +262,10 @@ def _with_values(clusters: Sequence[Any], texts: Sequence[str]) -> str:
 
 def in_clusters(clusters: Sequence[Any], texts: Sequence[str]) -> str:
     """Return frequencies with their clusters: "31% in cluster 3 and 12% in cluster 1"."""
-    shown = display.format_items(clusters)
+    return _in_named(clusters, display.format_items(clusters), texts)
+
+
+def _in_named(clusters: Sequence[Any], shown: Sequence[str], texts: Sequence[str]) -> str:
     named = [cluster_name(c, name) for c, name in zip(clusters, shown, strict=True)]
     return join_words([f"{text} in {name}" for name, text in zip(named, texts, strict=True)])
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from textwrap import fill
@@ -21,7 +21,7 @@ from whycluster.explanations.exchange.json_values import to_text
 from whycluster.explanations.exchange.plain import describe_clusters, records
 from whycluster.explanations.summaries.comparisons import Clusters, Comparisons, mean_outside
 from whycluster.explanations.summaries.members import MemberClusters
-from whycluster.explanations.summaries.statements import MISSING, Statement, headline
+from whycluster.explanations.summaries.statements import MISSING, Statement, headline, values_and_comparisons
 from whycluster.explanations.wording.formatting import Line, rest
 
 _LEAST_SHARE = 0.005  # smaller shares would be printed as 0%
@@ -149,13 +149,15 @@ class Summary(ArrowTable):
 
     def statement(self, group: int, column: int) -> Statement:
         """Return how a feature of a cluster compares with the clusters that it separates the cluster from."""
-        name, share = self.feature_names[column], float(self.share[group, column])
-        is_date, is_boolean = column in self._dates, column in self._booleans
-        return self.compared.statement(group, column, name, share, is_date, is_boolean)
+        return self.statements_of([(group, column)])[0]
+
+    def statements_of(self, cells: Sequence[tuple[int, int]]) -> list[Statement]:
+        """Return the statement about each pair of a group and a column; see `statement`."""
+        return self.compared.statements(cells, self.feature_names, self.share, self._dates, self._booleans)
 
     def statements(self, group: int, n_features: int) -> list[Statement]:
         """Return statements on the features with the largest shares, without negligible ones."""
-        return [self.statement(group, i) for i in _largest(self.share[group], n_features).tolist()]
+        return self.statements_of([(group, i) for i in _largest(self.share[group], n_features).tolist()])
 
     def describe(self, n_features: int = 5) -> str:
         """Return the strongest features of each cluster, as text.
@@ -170,13 +172,15 @@ class Summary(ArrowTable):
         if self._categories or self._booleans or (self.direction == MISSING).any():
             heads[5] = "mean or frequency"
         found = [self.statements(group, n_features) for group in range(len(self.clusters))]
-        bars = iter(display.bars([s.share for some in found for s in some], float(np.abs(self.share).max())))
+        listed = [each for some in found for each in some]
+        bars = iter(display.bars([each.share for each in listed], float(np.abs(self.share).max())))
+        texts = iter(values_and_comparisons(listed))
         rows = []
         for some, label, size in zip(found, self.clusters.tolist(), self.size.tolist(), strict=True):
             first = [str(label), str(size)]
             for each in some:
-                cells = [str(each.feature), f"{each.share:.0%}", next(bars), each.formatted, each.comparison]
-                rows.append([*first, *cells])
+                mean, comparison = next(texts)
+                rows.append([*first, str(each.feature), f"{each.share:.0%}", next(bars), mean, comparison])
                 first = ["", ""]
         text = display.table(heads, rows, align="<><><><", longest=_LONGEST_CELL)
         return f"{fill(self._note, _WIDTH)}\n\n{text}" if self._note else text
@@ -196,7 +200,7 @@ class Summary(ArrowTable):
                 each.phrase if len(each.phrase) <= _LONGEST_PHRASE else each.word,
                 each.share,
             )
-            for each in (self.statement(group, i) for i in order[:n].tolist())
+            for each in self.statements_of([(group, i) for i in order[:n].tolist()])
         ]
         return lines + rest(len(order[n:]), self.noun, "", float(share[order[n:]].sum()))
 
@@ -207,13 +211,17 @@ class Summary(ArrowTable):
 
     def headlines(self) -> list[str]:
         """Describe each cluster in one line: "Higher a and b than cluster 3"."""
-        return [self.headline(group) for group in range(len(self.clusters))]
+        return self.headlines_of(range(len(self.clusters)))
 
-    def headline(self, group: int) -> str:
-        """Describe one cluster in one line."""
+    def headlines_of(self, groups: Sequence[int]) -> list[str]:
+        """Describe some clusters in one line each."""
+        return [self._headline(group) for group in groups]
+
+    def _headline(self, group: int) -> str:
         share, is_noise = self.share[group], bool(self.compared.is_noise[group])
         columns = _strongest(share, 1 if is_noise else _LEAST_NAMED)
-        return headline([self.statement(group, i) for i in columns], is_noise, _rest(share, columns))
+        found = self.statements_of([(group, i) for i in columns])
+        return headline(found, is_noise, _rest(share, columns))
 
     def is_date(self, group: int, column: int) -> bool:
         """Return whether the means of a feature in a cluster are dates."""
