@@ -174,6 +174,7 @@ bench: $(TEST)/installed $(BIO)/installed $(SPARK)/installed
 	$(TEST)/bin/python -m benchmarks.sentence_speed
 	$(TEST)/bin/python -m benchmarks.vision
 	$(TEST)/bin/python -m benchmarks.sentences --data $(DATA)
+	$(TEST)/bin/python -m benchmarks.sentences --data $(DATA) --long
 	$(TEST)/bin/pip install --quiet --constraint constraints.txt --editable '.[bench]'
 	$(TEST)/bin/python -m benchmarks.table1 --data $(DATA)
 	$(TEST)/bin/python -m benchmarks.table1 --deep --data $(DATA)

@@ -3,6 +3,9 @@
 Messages from 20 newsgroups are encoded with MiniLM and clustered by k-means. Each method ranks the words of a
 message. If the ranking is faithful, the message stays in its cluster when only its first words are kept
 (insertion), and leaves it when they are removed (deletion).
+
+With ``--long``, the messages have 101 to 160 words. None of them can be among those that the rules were
+chosen on, which have at most 100 words.
 """
 
 from __future__ import annotations
@@ -26,10 +29,29 @@ from examples.newsgroups import read_messages
 from whycluster.text.pieces import find_words, owners, words_of_piece
 
 FRACTIONS = (0.1, 0.2, 0.3, 0.5)  # parts of the words that are kept or removed
-N_MESSAGES, SHORTEST, LONGEST = 300, 12, 60  # words per message
 N_STEPS = 10  # of integrated gradients
 Floats = NDArray[np.float64]
 Ranking = list[Floats]  # the score of each word of each message
+
+
+class Protocol(NamedTuple):
+    """The messages to cluster, and how to measure.
+
+    Attributes
+    ----------
+    results : the name of the file with the results
+    shortest, longest : the number of words in a message
+    runs : the number of clusters, the seed, the number of messages to explain, and what replaces a word
+    """
+
+    results: str
+    shortest: int
+    longest: int
+    runs: tuple[tuple[int, int, int, tuple[str, ...]], ...]
+
+
+SHORT = Protocol("sentences", 12, 60, ((20, 0, 300, ("", "[MASK]")), (10, 1, 150, ("",))))
+LONG = Protocol("sentences_long", 101, 160, ((20, 0, 100, ("",)), (10, 1, 50, ("",))))
 
 
 class Setting(NamedTuple):
@@ -190,40 +212,43 @@ def table(setting: Setting, rankings: dict[str, Ranking], filler: str) -> list[s
     for name, ranking in rankings.items():
         found = stays(setting, ranking, filler)
         print(f"{name}: {found.mean(axis=0).round(3)}", flush=True)
+        leads = ["", ""] if first is None else with_errors((first - found) * np.array([1.0, -1.0]), "+.3f")
         first = found if first is None else first
-        lead = (first - found) * np.array([1.0, -1.0])
-        error = lead.std(axis=0, ddof=1) / np.sqrt(len(lead))
-        leads = [
-            f"{value:+.3f} ± {e:.3f}" if e else "" for value, e in zip(lead.mean(axis=0), error, strict=True)
-        ]
-        insertion, deletion = found.mean(axis=0)
-        lines.append(f"| {name} | {insertion:.3f} | {deletion:.3f} | {leads[0]} | {leads[1]} |")
+        lines.append(f"| {' | '.join([name, *with_errors(found, '.3f'), *leads])} |")
     return lines
+
+
+def with_errors(values: Floats, form: str) -> list[str]:
+    """Return the mean of each column with its standard error."""
+    errors = values.std(axis=0, ddof=1) / np.sqrt(len(values))
+    return [f"{mean:{form}} ± {error:.3f}" for mean, error in zip(values.mean(axis=0), errors, strict=True)]
 
 
 def main() -> None:
     """Measure all methods on two clusterings and write the results."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--data", type=Path, required=True, help="the folder of the data sets")
-    parser.add_argument("--messages", type=int, default=N_MESSAGES, help="number of messages to explain")
+    parser.add_argument("--long", action="store_true", help="explain longer messages")
+    parser.add_argument("--messages", type=int, default=300, help="explain at most this many messages")
     options = parser.parse_args()
+    protocol = LONG if options.long else SHORT
     torch.set_num_threads(1)  # short texts take longer on several threads, and much longer next to other work
+    shortest, longest = protocol.shortest, protocol.longest
     texts = [text for _, text in read_messages(options.data / "news")]
-    messages = [text for text in dict.fromkeys(texts) if SHORTEST <= len(find_words(text)) <= LONGEST]
+    messages = [text for text in dict.fromkeys(texts) if shortest <= len(find_words(text)) <= longest]
     model = load_minilm()
     lines = [
-        "# Words of sentence embeddings",
+        "# Words of sentence embeddings" + " of longer texts" * options.long,
         "",
-        f"{len(messages)} messages of {SHORTEST} to {LONGEST} words from 20 newsgroups are encoded with "
+        f"{len(messages)} messages of {shortest} to {longest} words from 20 newsgroups are encoded with "
         "MiniLM-L6 and clustered by k-means. Some of them are explained, which are drawn at random.",
         "The numbers are the share of messages that stay in their cluster if only the first 10, 20, 30 and "
         "50 % of their words are kept (insertion, higher is better) or if these words are removed (deletion, "
         "lower is better), on average over the four fractions.",
-        "A lead is a mean of paired differences, with its standard error.",
+        "A lead is a mean of paired differences. Behind ± is a standard error.",
     ]
-    mask = model.tokenizer.mask_token
-    for n_clusters, seed, part, fillers in ((20, 0, 1, ("", mask)), (10, 1, 2, ("",))):
-        setting = settings(messages, model, n_clusters, seed, options.messages // part)
+    for n_clusters, seed, most, fillers in protocol.runs:
+        setting = settings(messages, model, n_clusters, seed, min(most, options.messages))
         rankings = {name: method(setting) for name, method in METHODS.items()}
         print("all words are ranked", flush=True)
         for filler in fillers:
@@ -231,7 +256,8 @@ def main() -> None:
             title = f"## {n_clusters} clusters, seed {seed}, {len(setting.texts)} messages, words are {how}"
             lines += ["", title, ""]
             lines += table(setting, rankings, filler)
-    write("sentences", "python -m benchmarks.sentences --data DIR", lines)
+    command = f"python -m benchmarks.sentences --data DIR{' --long' * options.long}"
+    write(protocol.results, command, lines)
 
 
 if __name__ == "__main__":
