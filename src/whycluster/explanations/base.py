@@ -54,6 +54,7 @@ class BaseExplanation(RowAccess, ArrowTable, Renamable):
     """
 
     noun: ClassVar[str]  # the word for a row
+    unit: ClassVar[str] = "feature"  # the word for what relevance belongs to
     instead: ClassVar[str] = ""  # advice in the errors of plots that need features
     not_columns: ClassVar[str] = ""  # what relevance belongs to, if not to columns, and what to do instead
 

@@ -16,7 +16,7 @@ from whycluster.report.packing import smallest_codes
 from whycluster.report.rows import claims_of, nearest_clusters, pack_contrasts
 from whycluster.text import html
 from whycluster.text.explanation import TextExplanation
-from whycluster.text.summary import TextSummary
+from whycluster.text.summary import PLAIN, TextSummary
 from whycluster.text.words import STOP_WORD
 
 _WORDS_SHOWN = 8  # per cluster
@@ -59,12 +59,13 @@ class TextContents(Contents):
 
     def _words(self, summary: TextSummary, g: int) -> list[dict[str, Any]]:
         size = int(summary.size[g])
-        top = summary.strongest(summary.clusters.tolist()[g], _WORDS_SHOWN).tolist()
+        label = summary.clusters.tolist()[g]
+        top = summary.telling(label, _WORDS_SHOWN).tolist()
         others = max(1, len(self.exp) - size)
         largest = max((float(summary.share[entry]) for entry in top), default=1.0)
         words = clean_names([summary.word[entry] for entry in top])
         shares = format_shares([float(summary.share[entry]) for entry in top], digits=1)
-        return [
+        rows = [
             {
                 "word": word,
                 "share": share,
@@ -74,6 +75,10 @@ class TextContents(Contents):
             }
             for entry, word, share in zip(top, words, shares, strict=True)
         ]
+        plain = summary.share_of_plain(label)
+        return (
+            rows if plain is None else [*rows, {"word": PLAIN, "share": format_shares([plain], digits=1)[0]}]
+        )
 
     def plans(self) -> list[Plan]:
         """Return the plans to try, each with the number of characters and of other clusters to show."""

@@ -111,6 +111,7 @@ class TextExplanation(BaseExplanation):
     """
 
     noun: ClassVar[str] = "Document"
+    unit: ClassVar[str] = "word"
     instead: ClassVar[str] = "Draw its words with plot.row() or plot.clusters(), or see to_html()."
     not_columns: ClassVar[str] = (
         "the words of documents. Use summary() for the words of each cluster, or pair() for those of two "
@@ -161,6 +162,8 @@ class TextExplanation(BaseExplanation):
     def __repr__(self) -> str:
         n, n_known = len(self), int(self.n_known.sum())
         counts = f"{n} document{'s' * (n != 1)}, {n_known} known words of {len(self.word_table.start)}"
+        n_cut_off = int(self.n_cut_off.sum())
+        counts += f" ({n_cut_off} cut off)" * bool(n_cut_off)
         return f"<TextExplanation of {counts}, {len(self.labels)} clusters ({self._how()})>"
 
     def words(self, row: int = 0) -> list[Word]:

@@ -22,6 +22,7 @@ from whycluster.explanations.wording.formatting import Line, join_words, rest
 from whycluster.text.finders import Finder
 from whycluster.text.words import KNOWN, WordTable, group_sums
 
+PLAIN = "stop words and signs"
 _N_WORDS = 3  # number of words in a headline
 _ERRORS = (
     2.0  # number of standard errors; with 1, words from a few unusual messages in 20 newsgroups rank too high
@@ -115,8 +116,19 @@ class TextSummary(ArrowTable):
     def _naming(self, group: int, n: int) -> Codes:
         """Return the entries of the ``n`` strongest words of a cluster that are meaningful on their own."""
         top = self._strongest(group, len(self.word))
-        telling = np.array([_is_telling(self.word[entry]) for entry in top], dtype=bool)
+        telling = self._are_telling(top)
         return (top[telling] if telling.any() else top)[:n]
+
+    def _are_telling(self, entries: Codes) -> NDArray[np.bool_]:
+        """Return whether entries are neither stop words nor signs."""
+        return np.array([_is_telling(self.word[entry]) for entry in entries], dtype=bool)
+
+    def share_of_plain(self, cluster: Any) -> float | None:
+        """Return the sum of the shares of the words that `telling` leaves out, or None if there are none."""
+        entries = np.flatnonzero(self.group == self.clusters.tolist().index(cluster))
+        left_out = entries[~self._are_telling(entries)]
+        is_named = any(map(_is_telling, self.telling_words(cluster, 1)))
+        return float(self.share[left_out].sum()) if is_named and len(left_out) else None
 
     def to_frame(self, backend: str | None = None) -> Any:
         """Return a frame with one row per cluster and word; each cluster begins with its strongest words.
@@ -165,7 +177,7 @@ class TextSummary(ArrowTable):
         return to_text(self.to_dict(n_strongest))
 
     def describe(self, n_words: int = 6) -> str:
-        """Return the strongest words of each cluster as text.
+        """Return the strongest words of each cluster as text, with one line for all stop words and signs.
 
         Parameters
         ----------
@@ -209,8 +221,11 @@ class TextSummary(ArrowTable):
         return np.asarray(first + np.flatnonzero(self.share[first:last] > 0))[:n]
 
     def bars_of(self, group: int, n: int) -> list[Line]:
-        """Return lines for the ``n`` strongest words of a cluster and one line for all other words."""
-        top = self._strongest(group, n)
+        """Return lines for the ``n`` strongest words of a cluster and one line for all other words.
+
+        As in `names`, stop words and signs are among the other words.
+        """
+        top = self._naming(group, n)
         lines = [Line(self.word[entry], "", float(self.share[entry])) for entry in top]
         others = np.setdiff1d(np.flatnonzero(self.group == group), top)
         return lines + rest(len(others), self.noun, "", float(self.share[others].sum()))
@@ -222,7 +237,7 @@ class TextSummary(ArrowTable):
         """
         n_clusters, codes = len(self.clusters), {word: i for i, word in enumerate(dict.fromkeys(self.word))}
         each = max(1, n // max(1, n_clusters))
-        top = [entry for group in range(n_clusters) for entry in self._strongest(group, each).tolist()]
+        top = [entry for group in range(n_clusters) for entry in self._naming(group, each).tolist()]
         names = list(dict.fromkeys(self.word[entry] for entry in top))
         share = np.zeros((n_clusters, len(codes)))
         share[self.group, [codes[word] for word in self.word]] = self.share
@@ -230,12 +245,12 @@ class TextSummary(ArrowTable):
 
     def _cells(self, group: int, n_words: int) -> list[list[str]]:
         """Return the strongest words of one cluster as rows of the printed table."""
-        top = self._strongest(group, n_words).tolist()
+        top = self._naming(group, n_words).tolist()
         largest = max((abs(float(self.share[entry])) for entry in top), default=0.0)
         label, size = str(self.clusters[group]), str(self.size[group])
         if not top:
             return [[label, size, "no known word", *[""] * 6]]
-        return [
+        rows = [
             [
                 label if rank == 0 else "",
                 size if rank == 0 else "",
@@ -249,6 +264,8 @@ class TextSummary(ArrowTable):
             ]
             for rank, entry in enumerate(top)
         ]
+        share = self.share_of_plain(self.clusters.tolist()[group])
+        return rows if share is None else [*rows, ["", "", PLAIN, f"{share:.1%}", *[""] * 5]]
 
 
 def _is_telling(word: str) -> bool:

@@ -188,9 +188,11 @@ class TransformerModel:
 
     def _check_module(self, where: str) -> None:
         check_mode(self.module, where, "model", "embeddings")
-        if next(self.module.parameters()).is_meta:
+        missing = [name for name, weights in self.module.named_parameters() if weights.is_meta]
+        if missing:
             raise InvalidInputError(
-                f"{where}: the model must have weights; it is on the meta device. Load its weights first."
+                f"{where}: the model must have all of its weights; {len(missing)} of them, such as "
+                f"{missing[0]}, are on the meta device. Load them first."
             )
 
 

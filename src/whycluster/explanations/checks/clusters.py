@@ -87,19 +87,19 @@ def check_residual(exp: BaseExplanation) -> Check:
         listed = join_first([f"{cluster_text(exp.labels[codes[g]])} ({percent(part[g])})" for g in large])
         includes = f" It includes {exp.energy.unattributed}." if exp.energy.unattributed else ""
         text = (
-            f"The relevance of the features does not add up to the evidence. Relative to the evidence, the "
-            f"residual, which belongs to no single feature, is largest in {listed}.{includes} So the "
+            f"The relevance of the {exp.unit}s does not add up to the evidence. Relative to the evidence, "
+            f"the residual, which belongs to no single {exp.unit}, is largest in {listed}.{includes} So the "
             f"relevance and the shares do not explain all of the evidence."
         )
         found.append(Finding("residual", text, tuple(exp.labels[codes[large]].tolist())))
-    return check_of("residual", found, _small_residual(float(part.max(initial=0.0))))
+    return check_of("residual", found, _small_residual(float(part.max(initial=0.0)), exp.unit))
 
 
-def _small_residual(part: float) -> str:
+def _small_residual(part: float, unit: str) -> str:
     if part < _ROUNDING:
-        return "the relevance of the features adds up to the evidence"
+        return f"the relevance of the {unit}s adds up to the evidence"
     size = "less than 1%" if part < 0.01 else f"up to {percent(part)}"
-    return f"{size} of the evidence of a cluster belongs to no single feature"
+    return f"{size} of the evidence of a cluster belongs to no single {unit}"
 
 
 def check_noise(exp: BaseExplanation) -> Check:
