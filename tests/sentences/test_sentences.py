@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import pickle
+import re
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from numpy.testing import assert_allclose
 from sklearn.base import clone
 from sklearn.cluster import KMeans
 from sklearn.decomposition import PCA
+from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer, StandardScaler
 
@@ -171,6 +173,8 @@ def test_long_documents_say_what_was_cut_off(minilm: Any, pipeline: Any) -> None
     short = make_pipeline(Sentences(minilm, max_length=8), pipeline[-1])
     found: Any = wc.explain(short, DOCUMENTS, background=DOCUMENTS)
     assert found.n_cut_off.tolist() == [n - 6 for n in found.n_words]
+    n = int(found.n_words.sum())
+    assert f"{found.n_known.sum()} known words of {n} ({n - 36} cut off)" in repr(found)
     assert found.describe(0).endswith(
         f"{found.n_cut_off[0]} of its {found.n_words[0]} words are cut off, because the model reads at most "
         "8 "
@@ -327,9 +331,12 @@ def test_a_saved_segmentation_of_embeddings_explains_documents(
     loaded = wc.load(tmp_path / "topics.safetensors")
     labels = ["first" if cluster == 0 else "second" for cluster in whole.predict(DOCUMENTS)]
     assert loaded.assign(embeddings).tolist() == labels
-    found: Any = wc.explain(loaded.network, DOCUMENTS, encoder=whole[0])
-    assert found.cluster.tolist() == labels
-    expected: Any = wc.explain(whole, DOCUMENTS)
+    found: Any = wc.explain(
+        loaded.network, DOCUMENTS[:2], encoder=whole[0], background=loaded.population.measured
+    )
+    assert found.cluster.tolist() == labels[:2]
+    expected: Any = wc.explain(whole, DOCUMENTS[:2], background=DOCUMENTS)
+    assert found.beta == pytest.approx(expected.beta)
     assert_allclose(found.word_table.relevance, expected.word_table.relevance, atol=1e-6)
 
 
@@ -395,9 +402,14 @@ def test_a_tokenizer_without_offsets_still_encodes(minilm: Any, pipeline: Any) -
     )
 
 
-def test_a_model_without_weights_is_refused() -> None:
-    assert message(load_minilm().to("meta")) == (
-        "Sentences.transform: the model must have weights; it is on the meta device. Load its weights first."
+@pytest.mark.parametrize("part", ["embeddings", "encoder"])
+def test_a_model_without_weights_is_refused(part: str) -> None:
+    model = load_minilm()
+    getattr(model[0].auto_model, part).to("meta")
+    first = {"embeddings": "embeddings.word_embeddings", "encoder": "encoder.layer.0.attention.self.query"}
+    assert message(model) == (
+        f"Sentences.transform: the model must have all of its weights; 0.model.{first[part]}.weight is on "
+        "the meta device. Load the weights first."
     )
 
 
@@ -407,6 +419,52 @@ def test_duplicates_and_stop_words(pipeline: Any) -> None:
     assert [w.relevance for w in exp.words(0)] == [w.relevance for w in exp.words(2)]
     assert [word.text for word in exp.words(1)] == ["the", "of", "and", "a"]
     assert all(word.known and word.relevance for word in exp.words(1))  # the model reads stop words
+
+
+def test_a_contrast_is_evidence_against_the_nearest_competitor(pipeline: Any) -> None:
+    centers = pipeline[:1].transform(DOCUMENTS)[[0, 3, 5]]
+    exp: Any = wc.explain(centers, DOCUMENTS, encoder=pipeline[0], rule="contrast")
+    against: Any = wc.explain(centers, DOCUMENTS, encoder=pipeline[0], against=exp.competitor)
+    assert len(set(exp.competitor)) > 1
+    assert_allclose(exp.word_table.relevance, against.word_table.relevance, atol=1e-9)
+    assert_allclose(exp.word_table.sums() + sum(exp.residual_shares.values()), exp.evidence, atol=1e-9)
+
+
+def test_printed_summaries_and_reports_sum_up_stop_words(exp: Any, tmp_path: Path) -> None:
+    """As in names, only telling words are listed; one line has the share of all others."""
+    summary, lines = exp.summary(), str(exp.summary()).splitlines()[2:]
+    assert len(lines) == 2 * (6 + 1)
+    frame, left_out = summary.to_frame("pandas"), {}
+    for group, label in enumerate(summary.clusters.tolist()):
+        cells = [line.replace(str(label), "", 1).split() for line in lines[7 * group : 7 * (group + 1)]]
+        listed = [cells[0][1], *(row[0] for row in cells[1:6])]
+        assert listed == summary.telling_words(label, 6)
+        assert not {*listed} & {".", ",", "the", "a", "and"}
+        own = frame[(frame["cluster"] == label)]
+        plain = own["word"].map(lambda word: word in ENGLISH_STOP_WORDS or not word[0].isalnum())
+        left_out[label] = own["share"][plain].sum()
+        assert lines[7 * group + 6].split() == ["stop", "words", "and", "signs", f"{left_out[label]:.1%}"]
+        bars = summary.bars_of(group, 3)
+        assert [bar.name for bar in bars[:3]] == summary.telling_words(label, 3)
+        assert bars[-1].relevance == pytest.approx(own["share"].sum() - sum(b.relevance for b in bars[:3]))
+    exp.report(tmp_path / "report.html")
+    report = re.sub(r"<[^>]+>", " ", (tmp_path / "report.html").read_text())
+    for share in left_out.values():
+        assert re.search(rf"stop words and signs\s+\+{share:.1%}", report)
+    assert "belongs to no single word, is largest in" in report
+
+
+def test_a_tokenizer_gives_the_inputs_of_an_encoder(minilm: Any, pipeline: Any) -> None:
+    """The engine for tokens finds what `Sentences` finds, given the tensors or the lists of a tokenizer."""
+    expected: Any = wc.explain(pipeline, DOCUMENTS)
+    model = wc.deep.DeepClustering(minilm[0].auto_model, pipeline[-1], pool="mean", normalize=True)
+    for kind in ("pt", None):
+        X = minilm.tokenizer(DOCUMENTS, padding=True, return_tensors=kind)
+        assert type(X).__name__ == "BatchEncoding"
+        found: Any = wc.explain(model, X, at="embeddings.word_embeddings")
+        assert found.cluster.tolist() == expected.cluster.tolist()
+        in_text = expected.word_table.sums() + expected.residual_shares["special tokens"]
+        assert_allclose(found.relevance.sum((1, 2)), in_text, atol=1e-5)
 
 
 def n_tensors() -> int:

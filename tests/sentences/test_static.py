@@ -77,7 +77,7 @@ def _check_slowly(exp: Any, pipeline: Any, sentences: Any, normalize: bool) -> N
     vectors, centers = table.lexicon.vectors.astype(float), pipeline[-1].cluster_centers_
     for row in range(4):
         text, spans = TEXTS[row], [(word.start, word.stop) for word in exp.words(row)]
-        pieces = table.lexicon.finder._pieces(text)
+        pieces = table.lexicon.finder._read(text)[0]
         # The weights a_k follow from the relevance of the features, which is linear in them.
         x = sentences.transform([text])[0]
         splits = np.array([(x - center) ** 2 for center in centers])
@@ -92,6 +92,59 @@ def _check_slowly(exp: Any, pipeline: Any, sentences: Any, normalize: bool) -> N
             words = words_of_piece(owner, text, start, stop)
             np.add.at(of_words, words, value / len(words))
         assert_allclose([word.relevance for word in exp.words(row)], of_words, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_words_that_a_static_table_does_not_read_are_cut_off(wordllama: Any, name: str) -> None:
+    model, _ = models(wordllama)[name]
+    short, whole = Sentences(model, max_length=5), Sentences(model, max_length=1000)
+    pipeline = make_pipeline(short, KMeans(2, n_init=3, random_state=0)).fit(DOCUMENTS)
+    exp: Any = wc.explain(pipeline, DOCUMENTS, background=DOCUMENTS)
+    kinds = [[word.cut_off for word in exp.words(row)] for row in range(len(exp))]
+    first = [exp.words(row)[kind.index(True)] for row, kind in enumerate(kinds)]
+    others = [text[: word.stop] + " some other words" for text, word in zip(DOCUMENTS, first, strict=True)]
+    assert_allclose(short.transform(others), short.transform(DOCUMENTS), atol=1e-12)
+    assert all(kind == sorted(kind) for kind in kinds)  # all words after the first are cut off, too
+    assert all(word.relevance for word in exp.words(0) if not word.cut_off)
+    characters = "the first 25 characters of " * (name == "model2vec")
+    assert exp.describe(0).endswith(
+        f"{sum(kinds[0])} of its {len(kinds[0])} words are cut off, because the model reads at most 5 pieces "
+        f"of {characters}a document."
+    )
+    assert not wc.explain(make_pipeline(whole, pipeline[-1]), DOCUMENTS, background=DOCUMENTS).n_cut_off.any()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_odd_documents_in_a_static_table(wordllama: Any, name: str) -> None:
+    model, _ = models(wordllama)[name]
+    pipeline = make_pipeline(Sentences(model), KMeans(2, n_init=3, random_state=0)).fit(DOCUMENTS)
+    texts = [DOCUMENTS[0], "", "the of and", DOCUMENTS[0], "\U0001f642\U0001f642 \u05e9\u05dc\u05d5\u05dd"]
+    exp: Any = wc.explain(pipeline, texts, background=DOCUMENTS)
+    assert [w.relevance for w in exp.words(0)] == [w.relevance for w in exp.words(3)]
+    assert exp.n_known.tolist()[1:3] == [0, 3]
+    assert exp.residual[1] == exp.evidence[1]
+    assert "no known words (treated as empty text)" in exp.describe(1)
+    assert [word.text for word in exp.words(4)] == ["\U0001f642", "\U0001f642", "\u05e9\u05dc\u05d5\u05dd"]
+    assert_allclose(np.delete(exp.residual, 1), 0, atol=1e-9)
+    for bad, reason in (
+        (b"abc", "document 1 is bytes"),
+        (None, "document 1 is missing"),
+        ("\ud800", "a lone surrogate"),
+    ):
+        with pytest.raises(wc.InvalidInputError, match=reason):
+            wc.explain(pipeline, ["a", bad])
+
+
+def test_a_static_table_in_half_precision_or_without_weights(wordllama: Any) -> None:
+    model, _ = models(wordllama)["StaticEmbedding"]
+    full = Sentences(model).transform(DOCUMENTS)
+    assert_allclose(Sentences(model.half()).transform(DOCUMENTS), full, rtol=1e-2, atol=1e-3)
+    with pytest.raises(wc.InvalidInputError) as error:
+        Sentences(model.to("meta")).transform(["a"])
+    assert str(error.value) == (
+        "Sentences.transform: the model must have all of its weights; 0.embedding.weight is on the meta "
+        "device. Load the weights first."
+    )
 
 
 def test_the_tokenizer_of_the_user_stays_as_it_is(wordllama: Any) -> None:

@@ -40,8 +40,7 @@ class TextContents(Contents):
         facts.insert(1, ("Words", f"{n_words:,}, including {n_known:,} that are known to the model"))
         n_cut_off = int(self.exp.n_cut_off.sum())
         if n_cut_off:
-            read = f"the model reads at most {self.exp.max_length:,} pieces of a document"
-            facts.insert(2, ("Words cut off", f"{n_cut_off:,}, because {read}"))
+            facts.insert(2, ("Words cut off", f"{n_cut_off:,}, because {self.exp.what_is_read}"))
         evidence = float(self.exp.evidence.sum())
         if self.exp.residual_shares and evidence:
             shares = {name: float(each.sum()) / evidence for name, each in self.exp.residual_shares.items()}
@@ -76,9 +75,10 @@ class TextContents(Contents):
             for entry, word, share in zip(top, words, shares, strict=True)
         ]
         plain = summary.share_of_plain(label)
-        return (
-            rows if plain is None else [*rows, {"word": PLAIN, "share": format_shares([plain], digits=1)[0]}]
-        )
+        if plain is not None:
+            (share,) = format_shares([plain], digits=1)
+            rows.append({"word": PLAIN, "share": share, "inside": ""})
+        return rows
 
     def plans(self) -> list[Plan]:
         """Return the plans to try, each with the number of characters and of other clusters to show."""

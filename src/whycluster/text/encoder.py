@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -25,6 +25,16 @@ from whycluster.core.rules import DEFAULT_RULE, RULES, SEQUENTIAL
 from whycluster.text.documents import DocumentEncoder, DocumentTable
 from whycluster.text.finders import Finder
 from whycluster.text.words import WordTable
+
+
+def check_loaded(module: Any, where: str) -> None:
+    """Raise an error if weights of a torch module are missing."""
+    missing = [name for name, weights in module.named_parameters() if weights.is_meta]
+    if missing:
+        raise InvalidInputError(
+            f"{where}: the model must have all of its weights; {missing[0]} is on the meta device. Load the "
+            "weights first."
+        )
 
 
 class WordRelevance(NamedTuple):

@@ -248,10 +248,14 @@ class TextExplanation(BaseExplanation):
         n_cut_off, n_words = int(self.n_cut_off[0]), int(self.n_words[0])
         if not n_cut_off:
             return []
-        return [
-            f"{n_cut_off:,} of its {n_words:,} words are cut off, because the model reads at most "
-            f"{self.max_length:,} pieces of a document."
-        ]
+        return [f"{n_cut_off:,} of its {n_words:,} words are cut off, because {self.what_is_read}."]
+
+    @property
+    def what_is_read(self) -> str:
+        """How much of a document the model reads, if words are cut off."""
+        characters = self.finder.n_characters
+        first = f"the first {characters:,} characters of " if characters else ""
+        return f"the model reads at most {self.max_length:,} pieces of {first}a document"
 
     def unattributed(self, largest: float, noun: str) -> list[Line]:
         """Return lines for the parts of a single document's evidence that belong to no word."""

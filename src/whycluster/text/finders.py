@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -38,6 +38,7 @@ class FoundTerms(NamedTuple):
     covered : the words that the occurrences cover, one occurrence after another. A word that is listed
         several times for an occurrence receives several shares of the occurrence's relevance.
     sizes : for each occurrence, the number of its entries in ``covered``
+    cut_off : the positions of the words that the model does not read, because it stops before them
     """
 
     spans: list[Span]
@@ -45,6 +46,7 @@ class FoundTerms(NamedTuple):
     terms: list[int]
     covered: list[int]
     sizes: list[int]
+    cut_off: Sequence[int] = ()
 
 
 class Finder(ABC):
@@ -52,6 +54,16 @@ class Finder(ABC):
 
     finds_all_terms: ClassVar[bool] = True
     """Whether every term that the vectorizer counts covers a word."""
+
+    @property
+    def max_length(self) -> int | None:
+        """The number of pieces that the model reads of a text at most, or None for all of them."""
+        return None
+
+    @property
+    def n_characters(self) -> int | None:
+        """The number of characters in which the model looks for pieces, or None for all of them."""
+        return None
 
     @property
     @abstractmethod

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer
 from sklearn.pipeline import FeatureUnion, Pipeline
 
-from whycluster.core.attribution import CodedQuery
+from whycluster.core.attribution import CodedQuery, Population
 from whycluster.core.energies import LinearEnergy
 from whycluster.core.errors import InvalidInputError, UnsupportedModelError
 from whycluster.models.adapters.incomplete import AwaitingColumns, OnlyLabels
@@ -82,7 +82,8 @@ class TextNetwork(Network):
     ) -> TextExplanation:
         """Explain documents in terms of their words."""
         table = self.open(X, "explain", feature_names=feature_names)
-        rows = None if background is None else self.open_background(background, table)
+        is_measured = background is None or isinstance(background, Population)
+        rows = background if is_measured else self.open_background(background, table)
         encoder = table.encoder
         assert isinstance(encoder, TextEncoder)
         result = encoder.relevance_of_words(self.energy, table, query, rows)

@@ -126,29 +126,45 @@ class PieceFinder(TokenFinder):
 
     def find(self, text: str) -> FoundTerms:
         """Find the words and the pieces, each of which covers one or more words."""
-        spans = find_words(text)
+        spans, (read, end) = find_words(text), self._read(text)
         owner = owners(text, spans)
         pieces = [
             (piece, words)
-            for piece, (start, stop) in self._pieces(text)
+            for piece, (start, stop) in read
             if (words := words_of_piece(owner, text, start, stop))
         ]
         covered = [word for _, words in pieces for word in words]
-        return FoundTerms(spans, [], [piece for piece, _ in pieces], covered, [len(w) for _, w in pieces])
+        cut_off = [word for word, (start, _) in enumerate(spans) if start >= end]
+        sizes = [len(words) for _, words in pieces]
+        return FoundTerms(spans, [], [piece for piece, _ in pieces], covered, sizes, cut_off)
 
     def terms(self, text: str) -> list[int]:
         """Return the pieces of a text, repeated as often as they occur."""
-        return [piece for piece, _ in self._pieces(text)]
+        return [piece for piece, _ in self._read(text)[0]]
 
     def normalize(self, word: str) -> str:
         """Return a word in lower case."""
         return word.lower()
 
-    def _pieces(self, text: str) -> list[tuple[int, Span]]:
-        found = self.tokenizer.encode(text[: self.most_characters], add_special_tokens=False)
+    @property
+    def max_length(self) -> int | None:
+        """The number of pieces that the model reads at most, or None for all of them."""
+        truncation = self.tokenizer.truncation
+        return None if truncation is None else int(truncation["max_length"])
+
+    @property
+    def n_characters(self) -> int | None:
+        """The number of characters in which the model looks for pieces, or None for all of them."""
+        return self.most_characters
+
+    def _read(self, text: str) -> tuple[list[tuple[int, Span]], int]:
+        """Return the pieces that the model reads, with their spans, and the position where it stops."""
+        beginning = text[: self.most_characters]
+        found = self.tokenizer.encode(beginning, add_special_tokens=False)
         last = self.n_vectors - 1  # wordllama reads the last row for pieces that it has no row for
-        return [
+        pieces = [
             (min(piece, last), span)
             for piece, span in zip(found.ids, found.offsets, strict=True)
             if piece not in self.dropped
         ]
+        return pieces, found.offsets[-1][1] if found.overflowing else len(beginning)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from whycluster.core.arrays import Floats
 from whycluster.core.errors import InvalidInputError, UnsupportedModelError
 from whycluster.pipelines.affine_form import to_floats
+from whycluster.text.encoder import check_loaded
 from whycluster.text.pieces import PieceFinder
 from whycluster.text.word_vectors import Lexicon
 
@@ -125,6 +126,7 @@ def _from_sentence_transformers(
         raise UnsupportedModelError(
             f"{where}: after a StaticEmbedding, only Normalize is supported; this model has {unknown[0]}."
         )
+    check_loaded(model, where)
     weights: NDArray[Any] = first.embedding.weight.detach().float().cpu().numpy()
     if model.truncate_dim is not None:
         if others:

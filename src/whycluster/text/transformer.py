@@ -17,6 +17,7 @@ from whycluster.deep.lrp.composites import composite_of
 from whycluster.deep.lrp.propagation import first_tensor, trace
 from whycluster.deep.tensors import to_numpy
 from whycluster.text.alignment import Span
+from whycluster.text.encoder import check_loaded
 
 POOLINGS = ("mean", "cls", "max", "last")
 _ENDLESS = 1 << 20  # tokenizers without a maximum length report an absurdly large one
@@ -188,12 +189,7 @@ class TransformerModel:
 
     def _check_module(self, where: str) -> None:
         check_mode(self.module, where, "model", "embeddings")
-        missing = [name for name, weights in self.module.named_parameters() if weights.is_meta]
-        if missing:
-            raise InvalidInputError(
-                f"{where}: the model must have all of its weights; {len(missing)} of them, such as "
-                f"{missing[0]}, are on the meta device. Load them first."
-            )
+        check_loaded(self.module, where)
 
 
 def _pool(rows: torch.Tensor, mask: torch.Tensor, pooling: str) -> torch.Tensor:

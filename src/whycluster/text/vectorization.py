@@ -136,7 +136,7 @@ class Vectorization(TextEncoder):
                 )
 
         found = propagate_gradient(energy, replace(table, encoder=cached), query, background, receive)
-        return WordRelevance(found, WordTable.join(parts), {})
+        return WordRelevance(found, WordTable.join(parts), {}, self.finder.max_length)
 
     @cached_property
     def used_terms(self) -> Codes:

@@ -79,7 +79,7 @@ class Occurrences:
     Attributes
     ----------
     ends, start, stop : the words, as in `WordTable`
-    stop_words : the positions of the words that are stop words
+    stop_words, cut_off : the positions of the words that are stop words, and of those that are cut off
     document, term : (O,) the document and the term of each occurrence
     word, occurrence : (C,) pairs of a word and an occurrence that covers it. The relevance of an occurrence
         is shared equally among its pairs.
@@ -89,6 +89,7 @@ class Occurrences:
     start: Codes
     stop: Codes
     stop_words: Codes
+    cut_off: Codes
     document: Codes
     term: Codes
     word: Codes
@@ -105,6 +106,7 @@ class Occurrences:
             start=spans[:, 0].copy(),
             stop=spans[:, 1].copy(),
             stop_words=_among_all_words(ends, [each.stop_words for each in found]),
+            cut_off=_among_all_words(ends, [each.cut_off for each in found]),
             document=np.repeat(np.arange(len(found)), [len(each.terms) for each in found]),
             term=_codes([term for each in found for term in each.terms]),
             word=_among_all_words(ends, [each.covered for each in found]),
@@ -158,6 +160,7 @@ class Occurrences:
         """Return the kind of each word, (W,)."""
         kind = np.full(len(self.start), UNKNOWN, dtype=np.uint8)
         kind[self.stop_words] = STOP_WORD
+        kind[self.cut_off] = CUT_OFF
         kind[self.word] = KNOWN
         return kind
 
@@ -175,7 +178,7 @@ def _codes(values: list[Any]) -> Codes:
     return np.array(values, dtype=np.intp)
 
 
-def _among_all_words(ends: Codes, positions: Sequence[list[int]]) -> Codes:
+def _among_all_words(ends: Codes, positions: Sequence[Sequence[int]]) -> Codes:
     """Convert positions in each document to positions among all words."""
     sizes = [len(each) for each in positions]
     return _codes([i for each in positions for i in each]) + np.repeat(ends[:-1], sizes)
