@@ -746,6 +746,16 @@ def test_the_summary_ranks_the_words_of_each_cluster(pipeline: Any) -> None:
     )
 
 
+def test_names_leave_out_stop_words_and_their_contractions() -> None:
+    texts = ["don't say god's it's", "DON\u2019T you're i've bible", "bank's rate", "bank they'll rate"]
+    model = make_pipeline(CountVectorizer(token_pattern=r"[\w'\u2019]+"), k_means(2)).fit(texts)
+    summary = explain(model, texts).summary()
+    named = {word for label in summary.clusters for word in summary.telling_words(label, 20)}
+    assert named <= {"say", "god's", "bible", "bank's", "bank", "rate"}
+    assert {"bank", "rate"} <= named
+    assert "don't" in summary.word  # only names leave out stop words
+
+
 # The transformer
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
@@ -268,10 +269,13 @@ class TextSummary(ArrowTable):
         return rows if share is None else [*rows, ["", "", PLAIN, f"{share:.1%}", *[""] * 5]]
 
 
+_CONTRACTION = re.compile("(?:n['\u2019]t|['\u2019](?:d|ll|m|re|s|ve))$")  # as in don't, you're and it's
+
+
 def _is_telling(word: str) -> bool:
     from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
-    return any(map(str.isalnum, word)) and word.lower() not in ENGLISH_STOP_WORDS
+    return any(map(str.isalnum, word)) and _CONTRACTION.sub("", word.lower()) not in ENGLISH_STOP_WORDS
 
 
 def summarize(
