@@ -443,14 +443,14 @@ def test_printed_summaries_and_reports_sum_up_stop_words(exp: Any, tmp_path: Pat
         own = frame[(frame["cluster"] == label)]
         plain = own["word"].map(lambda word: word in ENGLISH_STOP_WORDS or not word[0].isalnum())
         left_out[label] = own["share"][plain].sum()
-        assert lines[7 * group + 6].split() == ["stop", "words", "and", "signs", f"{left_out[label]:.1%}"]
+        assert lines[7 * group + 6].split() == ["stop", "words", "and", "symbols", f"{left_out[label]:.1%}"]
         bars = summary.bars_of(group, 3)
         assert [bar.name for bar in bars[:3]] == summary.telling_words(label, 3)
         assert bars[-1].relevance == pytest.approx(own["share"].sum() - sum(b.relevance for b in bars[:3]))
     exp.report(tmp_path / "report.html")
     report = re.sub(r"<[^>]+>", " ", (tmp_path / "report.html").read_text())
     for share in left_out.values():
-        assert re.search(rf"stop words and signs\s+\+{share:.1%}", report)
+        assert re.search(rf"stop words and symbols\s+\+{share:.1%}", report)
     assert "belongs to no single word, is largest in" in report
 
 

@@ -23,7 +23,7 @@ from whycluster.explanations.wording.formatting import Line, join_words, rest
 from whycluster.text.finders import Finder
 from whycluster.text.words import KNOWN, WordTable, group_sums
 
-PLAIN = "stop words and signs"
+PLAIN = "stop words and symbols"
 _N_WORDS = 3  # number of words in a headline
 _ERRORS = (
     2.0  # number of standard errors; with 1, words from a few unusual messages in 20 newsgroups rank too high
@@ -121,7 +121,7 @@ class TextSummary(ArrowTable):
         return (top[telling] if telling.any() else top)[:n]
 
     def _are_telling(self, entries: Codes) -> NDArray[np.bool_]:
-        """Return whether entries are neither stop words nor signs."""
+        """Return whether entries are neither stop words nor symbols."""
         return np.array([_is_telling(self.word[entry]) for entry in entries], dtype=bool)
 
     def share_of_plain(self, cluster: Any) -> float | None:
@@ -178,7 +178,7 @@ class TextSummary(ArrowTable):
         return to_text(self.to_dict(n_strongest))
 
     def describe(self, n_words: int = 6) -> str:
-        """Return the strongest words of each cluster as text, with one line for all stop words and signs.
+        """Return the strongest words of each cluster as text, with one line for all stop words and symbols.
 
         Parameters
         ----------
@@ -224,7 +224,7 @@ class TextSummary(ArrowTable):
     def bars_of(self, group: int, n: int) -> list[Line]:
         """Return lines for the ``n`` strongest words of a cluster and one line for all other words.
 
-        As in `names`, stop words and signs are among the other words.
+        As in `names`, stop words and symbols are among the other words.
         """
         top = self._naming(group, n)
         lines = [Line(self.word[entry], "", float(self.share[entry])) for entry in top]
