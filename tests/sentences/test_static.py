@@ -111,7 +111,8 @@ def test_words_that_a_static_table_does_not_read_are_cut_off(wordllama: Any, nam
         f"{sum(kinds[0])} of its {len(kinds[0])} words are cut off, because the model reads at most 5 pieces "
         f"of {characters}a document."
     )
-    assert not wc.explain(make_pipeline(whole, pipeline[-1]), DOCUMENTS, background=DOCUMENTS).n_cut_off.any()
+    read: Any = wc.explain(make_pipeline(whole, pipeline[-1]), DOCUMENTS, background=DOCUMENTS)
+    assert not read.n_cut_off.any()
 
 
 @pytest.mark.parametrize("name", NAMES)
