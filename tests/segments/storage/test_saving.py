@@ -208,6 +208,11 @@ def test_two_booleans_and_byte_order(tmp_path: Path) -> None:
 # Energies: all classes, and all their parameters.
 
 KERNEL = KernelEnergy(RNG.normal(size=(5, 3)), np.array([2, 3]), 0.7, RNG.normal(size=5), RNG.random(3))
+PREDICTION = PredictionEnergy(
+    NeighborEnergy(RNG.normal(size=(6, 3)), np.array([4, 2]), cores=RNG.random(6), floor=0.0),
+    RNG.random(6),
+    2,
+)
 ENERGIES: list[Energy] = [
     SquaredEnergy(RNG.normal(size=(4, 3)) + 1e6, RNG.random(3), near=0.3, groups=np.array([0, 0, 1, 2])),
     ManhattanEnergy(np.asfortranarray(RNG.normal(size=(4, 3)))),
@@ -238,11 +243,7 @@ ENERGIES: list[Energy] = [
     NeighborEnergy(
         RNG.normal(size=(8, 3)), np.array([2, 2, 2, 2]), n_neighbors=3, votes=True, leaves_out=False
     ),
-    PredictionEnergy(
-        NeighborEnergy(RNG.normal(size=(6, 3)), np.array([4, 2]), cores=RNG.random(6), floor=0.0),
-        RNG.random(6),
-        2,
-    ),
+    PREDICTION,
     CommunityEnergy(
         RNG.normal(size=(6, 3)), np.array([4, 2]), RNG.normal(size=(6, 2)), RNG.random(2), n_neighbors=3
     ),
@@ -875,6 +876,12 @@ def test_networks_with_invalid_contents(change: Change, message: str, tmp_path: 
         (KERNEL, "sizes", [0, 5], "'energy.sizes' must be integers of at least 1; it contains other values"),
         (KERNEL, "gamma", np.nan, "'energy.gamma' must be above 0; it contains other values"),
         (KERNEL, "log_weights", np.full(5, np.nan), "'energy.log_weights' must be logarithms of weights; "),
+        (
+            PREDICTION,
+            "n_neighbors",
+            0,
+            "'energy.n_neighbors' must be integers of at least 1; it contains other values",
+        ),
         (ENERGIES[4], "roots", np.ones((2, 3, 3)), "'energy': there must be 1 or 4 roots; got 2"),
         (
             ENERGIES[4],

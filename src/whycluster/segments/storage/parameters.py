@@ -281,7 +281,7 @@ PARAMETERS: dict[type, ParameterSet] = {
         {
             "trained": NestedParameter("trained", NeighborEnergy),
             "cores": Parameter("cores", "T", values=NOT_NEGATIVE),
-            "n_neighbors": Parameter("n_neighbors", "", "int64", NOT_NEGATIVE),
+            "n_neighbors": Parameter("n_neighbors", "", "int64", COUNTS),
         },
         _core_error,
     ),
