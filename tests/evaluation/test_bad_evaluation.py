@@ -55,15 +55,10 @@ def test_relevance_of_text(wine: Array, kmeans: Any) -> None:
     assert "relevance must be an array of real numbers" in message(kmeans, wine, np.full(wine.shape, "a"))
 
 
-def test_constant_features(wine: Array) -> None:
-    X = wine.copy()
-    X[:, 4] = 7.0
-    text = message(X[:3], X)
-    assert "every feature of X must vary" in text
-    assert "'x4' is constant (1 of 13 are). Drop such features and refit the model" in text
-    frame = pd.DataFrame(X, columns=[f"column {i}" for i in range(13)])
-    assert "'column 4' is constant" in message(frame[:3], frame)
-    flipping_auc(X[:3], X, np.zeros_like(X), sampler="zero")  # draws nothing
+def test_a_density_of_equal_rows(wine: Array) -> None:
+    with pytest.raises(wc.InvalidInputError) as error:
+        ConditionalKDE(np.tile(wine[0], (5, 1)))
+    assert str(error.value) == ("ConditionalKDE: at least one feature of X must vary; all 5 rows are equal.")
 
 
 def test_duplicate_rows_have_no_bandwidth(wine: Array, kmeans: Any) -> None:
@@ -127,10 +122,9 @@ def test_missing_labels(wine: Array, kmeans: Any) -> None:
 
 
 def test_default_methods_that_do_not_work_are_listed(wine: Array, kmeans: Any) -> None:
-    X = np.column_stack([wine, np.ones(len(wine))])
-    centers = np.column_stack([kmeans.cluster_centers_, np.ones(5)])
-    found = compare(centers, X, sampler="zero", repeats=1)
-    assert "every feature of X must vary" in found.left_out["pda-kde"]
+    X = np.vstack([wine, wine])
+    found = compare(kmeans.cluster_centers_, X, sampler="zero", repeats=1)
+    assert "X must contain rows without duplicates" in found.left_out["pda-kde"]
     assert "shapley" in found.methods
     one = wine[kmeans.labels_ == 0]
     with pytest.raises(wc.InvalidInputError, match="Pass background=all_rows"):

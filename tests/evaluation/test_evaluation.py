@@ -272,6 +272,19 @@ def test_units_do_not_matter_to_the_density(iris: Array, iris_model: Any) -> Non
     assert np.abs(here.curves - there.curves).mean() < 1e-3
 
 
+def test_a_constant_feature_is_drawn_as_it_is_and_changes_nothing_else(iris: Array) -> None:
+    with_constant = np.insert(iris, 2, 7.0, axis=1)
+    without, kde = ConditionalKDE(iris), ConditionalKDE(with_constant)
+    assert kde.bandwidth == pytest.approx(without.bandwidth, rel=1e-9)
+    known = np.array([True, False, False, True])
+    drawn = kde.draw(
+        with_constant[:9], np.tile(np.insert(known, 2, False), (9, 1)), 99, np.random.default_rng(0)
+    )
+    assert (drawn[..., 2] == 7.0).all()
+    others = without.draw(iris[:9], np.tile(known, (9, 1)), 99, np.random.default_rng(0))
+    assert np.delete(drawn, 2, axis=2).mean(axis=(0, 1)) == pytest.approx(others.mean(axis=(0, 1)), abs=0.1)
+
+
 def test_a_large_table_is_sampled_and_memory_stays_bounded() -> None:
     import tracemalloc
 

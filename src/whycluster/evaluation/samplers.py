@@ -35,14 +35,15 @@ class ConditionalKDE:
     with a weight of exp(-|z_I - x_jI|^2 / 2 s^2). Then it draws each missing feature from a normal
     distribution around the value in that row, with variance s^2. Distances are in standard deviations of each
     feature. In a categorical feature, all categories are equally far apart, at a distance that makes two rows
-    differ on average as much as in a numeric feature. Categories are copied from x_j without noise.
+    differ on average as much as in a numeric feature. Categories are copied from x_j without noise. A feature
+    that is constant in X is always drawn as this constant, and does not count for distances.
 
     Parameters
     ----------
     X : (N, d) the data; if there are more than 10,000 rows, a random sample of 10,000 rows is used
     bandwidth : s, in standard deviations; by default, the bandwidth with the largest leave-one-out
         likelihood, which solves s^2 = 1/(N d) sum_ij w_ij |x_i - x_j|^2, where w_i is the softmax over j != i
-        of -|x_i - x_j|^2 / 2 s^2
+        of -|x_i - x_j|^2 / 2 s^2, and d is the number of features that vary
     categorical : (d,) booleans, True for features that contain category codes; by default, all False
     feature_names : (d,) names for the columns of an array, for error messages
     random_state : random seed for the sample
@@ -51,7 +52,7 @@ class ConditionalKDE:
     ----------
     rows : (N, d) the rows from which the density is estimated
     feature_names : the column names of X, or None if X has no column names
-    scale : (d,) standard deviations of the features, or 0 for categorical features
+    scale : (d,) standard deviations of the features, or 0 for categorical and for constant features
     bandwidth : s
     """
 
@@ -80,11 +81,12 @@ class ConditionalKDE:
             raise InvalidInputError(
                 f"ConditionalKDE: categorical must be {d} booleans, one per feature; got {categorical!r}."
             )
-        _check_varying(rows, table.feature_names)
-        deviations = _deviations(rows)
+        varies = _varying(rows)
+        self._n_varying = int(varies.sum())
+        deviations = _deviations(rows, varies)
         self.scale = np.where(self.categorical, 0.0, deviations)
         self._source, self._code = _columns(rows, self.categorical)
-        center, factor = _standard(rows, self.categorical, deviations)
+        center, factor = _standard(rows, self.categorical, deviations, varies)
         self._center, self._factor = center[self._source], factor[self._source]
         self._points = self._widen(rows)
         self._squares = self._points**2
@@ -155,7 +157,7 @@ class ConditionalKDE:
         if np.isfinite(nearest).all():
             return
         row = rows[np.flatnonzero(~np.isfinite(nearest))[0]]
-        far = np.abs(row / np.where(self.categorical, np.inf, self.scale)).argmax()
+        far = np.abs(row / np.where(self.scale > 0, self.scale, np.inf)).argmax()
         raise InvalidInputError(
             f"ConditionalKDE: rows must not be so far from X that their distances overflow; a row has "
             f"{row[far]:.6g} in feature {far}, which has a standard deviation of {self.scale[far]:.6g} in X. "
@@ -189,7 +191,7 @@ class ConditionalKDE:
         distances = np.einsum("bd,bd->b", points, points)[:, None] - 2.0 * points @ self._points.T
         distances += self._squares.sum(axis=1)
         np.maximum(distances, 0.0, out=distances)
-        distances /= self.rows.shape[1]
+        distances /= self._n_varying
         own = np.arange(len(left_out)), left_out
         distances[own] = np.inf
         nearest = distances.min(axis=1, keepdims=True)
@@ -201,7 +203,7 @@ class ConditionalKDE:
                 "has a duplicate. Drop the duplicates, or set bandwidth=... in standard deviations."
             )
         distances[own] = nearest[:, 0]  # any finite number, since its weight is set to 0 below
-        d = self.rows.shape[1]
+        d = self._n_varying
 
         def excess(log_variance: float) -> float:
             """Return log(mean squared distance under this variance's weights / variance)."""
@@ -217,15 +219,15 @@ class ConditionalKDE:
         return float(np.exp(0.5 * log_variance))
 
 
-def _check_varying(rows: Floats, names: Sequence[Hashable]) -> None:
+def _varying(rows: Floats) -> NDArray[np.bool_]:
+    """Return which features vary by more than rounding errors, (d,); raise an error if none does."""
     rounding = 8 * np.finfo(np.float64).eps * np.abs(rows).max(axis=0)
-    constant = np.flatnonzero(np.ptp(rows, axis=0) <= rounding)
-    if constant.size:
+    varies = np.asarray(np.ptp(rows, axis=0) > rounding)
+    if not varies.any():
         raise InvalidInputError(
-            f"ConditionalKDE: every feature of X must vary, since a constant feature has no density; "
-            f"{names[constant[0]]!r} is constant ({constant.size} of {rows.shape[1]} are). Drop such "
-            "features and refit the model."
+            f"ConditionalKDE: at least one feature of X must vary; all {len(rows)} rows are equal."
         )
+    return varies
 
 
 def _columns(rows: Floats, categorical: Known) -> tuple[Codes, Floats]:
@@ -239,21 +241,23 @@ def _columns(rows: Floats, categorical: Known) -> tuple[Codes, Floats]:
     return np.array(source), np.array(code)
 
 
-def _deviations(rows: Floats) -> Floats:
-    """Return standard deviations, computed without overflow or underflow of squares."""
-    span = np.ptp(rows, axis=0)
-    return np.asarray(span * ((rows - rows[0]) / span).std(axis=0))
+def _deviations(rows: Floats, varies: Known) -> Floats:
+    """Return standard deviations, computed without overflow or underflow of squares; 0 for constants."""
+    span = np.where(varies, np.ptp(rows, axis=0), 1.0)
+    return np.asarray(np.where(varies, span * ((rows - rows[0]) / span).std(axis=0), 0.0))
 
 
-def _standard(rows: Floats, categorical: Known, deviations: Floats) -> tuple[Floats, Floats]:
+def _standard(rows: Floats, categorical: Known, deviations: Floats, varies: Known) -> tuple[Floats, Floats]:
     """Return the offset to subtract from each feature's columns, and the factor to multiply them by.
 
-    With these values, the squared distance between two rows is 2 on average in each feature. For numbers,
+    With these values, the squared distance between two rows is 2 on average in each feature that varies, and
+    0 in the others. For numbers,
     this requires a variance of 1; for categories, a mismatch must count 2 / (share of pairs of rows that
     differ).
     """
-    center, factor = rows.mean(axis=0), 1.0 / deviations
-    for i in np.flatnonzero(categorical):
+    center, factor = rows.mean(axis=0), np.zeros(rows.shape[1])
+    np.divide(1.0, deviations, out=factor, where=varies)
+    for i in np.flatnonzero(categorical & varies):
         share = np.unique(rows[:, i], return_counts=True)[1] / len(rows)
         center[i], factor[i] = 0.0, (1.0 - (share**2).sum()) ** -0.5
     return center, factor
