@@ -245,8 +245,7 @@ def test_bad_parameters(minilm: Any) -> None:
     where = "Sentences.transform: "
     assert message(minilm, pooling="cls") == (
         f"{where}pooling applies only to a pair (model, tokenizer) from transformers, since other models "
-        "have a "
-        "pooling of their own; got 'cls'. Leave it out."
+        "do their own pooling; got 'cls'. Leave it out."
     )
     assert message(minilm, pooling="sum") == (
         f"{where}pooling must be None, 'mean', 'cls', 'max' or 'last'; got 'sum'."
