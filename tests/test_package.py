@@ -143,7 +143,7 @@ def test_tests_are_collected_without_optional_libraries(tmp_path: Path) -> None:
     ("file", "libraries", "some"),
     [
         ("tests/test_bad_input.py", OPTIONAL, True),
-        ("tests/core/test_accuracy.py", OPTIONAL, False),
+        ("tests/data/test_display.py", OPTIONAL, False),
         ("tests/pipelines/test_bad_pipelines.py", ["torch", "faiss", "polars"], True),
     ],
 )

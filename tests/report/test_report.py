@@ -800,20 +800,20 @@ def test_competition_with_the_strongest_competitors_only() -> None:
 
 
 @pytest.mark.slow
-def test_ten_thousand_clusters_take_seconds_and_little_memory(tmp_path: Path) -> None:
-    """An array of all pairs of clusters alone would take 800 MB."""
-    centers = np.random.default_rng(0).normal(size=(10_000, 4))
+def test_five_thousand_clusters_take_seconds_and_little_memory(tmp_path: Path) -> None:
+    """An array of all pairs of clusters alone would take 200 MB."""
+    centers = np.random.default_rng(0).normal(size=(5_000, 4))
     exp = wc.explain(centers, centers)
     start = time.perf_counter()
     tracemalloc.start()
     exp.report(tmp_path / "page.html")
     peak = tracemalloc.get_traced_memory()[1] / 2**20
     tracemalloc.stop()
-    assert time.perf_counter() - start < 120
-    assert peak < 400
+    assert time.perf_counter() - start < 60
+    assert peak < 190
     text = (tmp_path / "page.html").read_text()
     assert len(text.encode()) <= 1_000_000
-    assert "Showing the 100 largest of 10,000 clusters." in text
+    assert "Showing the 100 largest of 5,000 clusters." in text
     assert "competitor_share" not in vars(exp.member_clusters)
 
 
