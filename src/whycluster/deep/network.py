@@ -307,7 +307,8 @@ def check_readout(encoder: Encoder, at: Any, units: Any, where: str) -> None:
     """Raise an error unless ``at`` is a layer of the encoder and ``units`` is a known option."""
     if at is not None:
         encoder.check_layer(at, where, "at")
-    check_choice(units, UNITS, where, "units")
+    if units is not None:
+        check_choice(units, UNITS, where, "units")
 
 
 def encode_points(

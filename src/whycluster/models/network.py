@@ -109,7 +109,8 @@ class Query:
         """
         beta = self._stiffness(where)
         rule = default_rule if self.rule is None else self.rule
-        check_rule(rule, where)
+        if self.rule is not None:
+            check_rule(rule, where)
         if self.threshold is not None:
             self._check_threshold(energy, beta, where)
         cluster, competitor = (

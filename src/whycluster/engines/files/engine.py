@@ -139,6 +139,9 @@ def explain_dataset(
         model = model.network
         query.setdefault("background", known.measured)
     asked = Query(**query)
+    _check_summary(output, asked)
+    _check_options(top, output, batch_rows, workers)
+    folder = as_path(out, WHERE, setting("out"), "a folder").expanduser()
     request = ExplainRequest.of(
         model,
         WHERE,
@@ -148,9 +151,6 @@ def explain_dataset(
         name="data",
         fidelity_expression=FIDELITY_EXPRESSION,
     )
-    _check_options(top, output, batch_rows, workers)
-    _check_summary(output, asked)
-    folder = as_path(out, WHERE, setting("out"), "a folder").expanduser()
     parts = find_parts(data, WHERE)
     check_out(folder, data, parts)
     model_columns = ModelColumns.of(request.network)
