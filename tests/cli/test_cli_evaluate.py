@@ -119,7 +119,6 @@ def test_columns_can_be_ignored(table: Path, capsys: pytest.CaptureFixture[str])
     ("arguments", "message"),
     [
         (["nothing.csv", "--k", 3], "nothing.csv: there is no such file"),
-        ([".", "--k", 3], "is a folder"),
         (["TABLE", "--k", 3, "--seed", -1], "'--seed': -1 is not in the range 0<=x<=4294967295"),
         (["TABLE", "--k", 1], "--k must be auto or a number from 2 to 149, the number of rows; got 1"),
         (["TABLE", "--labels", "kind"], "--labels must name columns of the table, such as .*; got 'kind'"),
@@ -144,6 +143,15 @@ def test_mistakes_are_one_line(
     assert out == ""
     assert re.search(message, err), err
     assert err.count("\n") == 1
+
+
+def test_a_folder_without_tables(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = evaluate(capsys, tmp_path, "--k", 3)
+    assert code == 2
+    assert err == (
+        f"whycluster: {tmp_path}: data must contain files of type .parquet, .parq, .pq, .csv, .tsv; found "
+        f"none at {str(tmp_path)!r}.\n"
+    )
 
 
 def test_files_that_cannot_be_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

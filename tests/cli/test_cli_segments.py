@@ -99,6 +99,79 @@ def test_a_folder(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     np.testing.assert_allclose(found["evidence"].to_numpy(), whole.evidence, rtol=1e-9)
 
 
+def in_two_files(folder: Path, path: Path) -> Path:
+    """Write the rows of February to two files with columns in another order, one of them without ages."""
+    path.mkdir()
+    frame = customers(1)
+    frame.loc[60:, "age"] = np.nan
+    frame[:60].to_csv(path / "a.csv", index=False)
+    frame[60:][frame.columns[::-1]].to_csv(path / "b.csv", index=False)
+    whole = folder / f"{path.name}.csv"
+    frame.to_csv(whole, index=False)
+    return whole
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("row", "--id", 77, "--json"),
+        ("compare", "Loyal", 1),
+        ("rules",),
+        ("evaluate", "--methods", "squared gradient", "--repeats", 1, "--json"),
+    ],
+)
+def test_a_folder_is_read_as_one_table(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], command: Any
+) -> None:
+    path = tmp_path / "both"
+    whole, options = in_two_files(tmp_path, path), ["--model", folder / "segments.why", *command[1:]]
+    timed = r'"seconds": .*'
+    together = re.sub(timed, "", run(capsys, command[0], path, *options))
+    assert together == re.sub(timed, "", run(capsys, command[0], whole, *options))
+    pattern = re.sub(timed, "", run(capsys, command[0], path / "*.csv", *options))
+    assert pattern == together
+
+
+def test_reports_and_segmentations_of_a_folder(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "both"
+    whole = in_two_files(tmp_path, path)
+    model = ("--model", folder / "segments.why")
+    for name, file in (("both", path), ("whole", whole)):
+        run(capsys, "report", file, *model, "--out", tmp_path / f"{name}.html", "--title", "x", "--quiet")
+        run(capsys, "fit", file, "--k", 3, "--out", tmp_path / f"{name}.why", "--quiet")
+    assert (tmp_path / "both.html").read_text() == (tmp_path / "whole.html").read_text()
+    text = run(capsys, "show", tmp_path / "both.why")
+    assert text == run(capsys, "show", tmp_path / "whole.why")
+
+
+def test_notes_on_the_files_of_a_folder(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, model = tmp_path / "both", ("--model", folder / "segments.why")
+    path.mkdir()
+    frame = customers(1)
+    frame[:60].to_csv(path / "a.csv", index=False)
+    frame[60:].assign(only_here=1).to_csv(path / "b.csv", index=False)
+    (path / "c.csv").write_text(",".join(frame.columns) + "\n")  # an empty month
+    (path / "readme.md").write_text("nothing")
+    months = ["changes", str(path), str(path), *map(str, model), "--id", "CustomerID"]
+    assert main(months) == 0
+    printed = capsys.readouterr()
+    assert "120 rows before and 120 after" in printed.out
+    assert "both: skipped 1 file in the folder: ['readme.md']." in printed.err
+    assert "both: left out: only_here (not in a.csv)\n" in printed.err
+    new = frame[["age", "CustomerID"]].assign(CustomerID=frame["CustomerID"] + 1000)
+    new.to_csv(path / "d.csv", index=False)
+    assert main(months) == 2
+    assert "missing: ['spend', 'city', 'since']" in capsys.readouterr().err
+    (path / "e.csv").write_text("other\n1\n")
+    assert main(months) == 2
+    error = f"whycluster: {path}: its files must have columns in common; they have none.\n"
+    assert capsys.readouterr().err == error
+
+
 def test_the_rows_of_a_folder_are_checked(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("pyarrow")
     model, months, out = ("--model", folder / "segments.why"), folder / "checked", folder / "checked-out"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from whycluster.cli.clustering import load_segmentation, table_file
 from whycluster.cli.formatting import print_notes, to_json
 from whycluster.cli.output import print_result
-from whycluster.cli.reading import TableFile, read, with_dates
+from whycluster.cli.tables import read_table
 from whycluster.cli.writing import REPORT_SUFFIXES, check_target
 from whycluster.data import display
 from whycluster.data.progress import Progress
@@ -17,9 +17,6 @@ from whycluster.data.settings import spelled_as
 from whycluster.data.warnings import PopulationWarning
 from whycluster.segments.changes.comparing import changes as compare_tables
 from whycluster.segments.changes.result import Changes
-
-if TYPE_CHECKING:
-    import polars as pl
 
 _SPELLINGS = {"on": "--id", "pass check=False": "add --no-check"}
 
@@ -42,24 +39,25 @@ def changes(
     for table in (before, after) if report is not None else ():
         check_target(report, "--report", REPORT_SUFFIXES, table, force)  # type: ignore[arg-type]  # not None
     segmentations = [load_segmentation(path) for path in (model, new_model) if path is not None]
-    tables = [_read(table_file(path, file_options, id_column)) for path in (before, after)]
+    read = [read_table(table_file(path, file_options, id_column), 1) for path in (before, after)]
+    tables = [frame for frame, _ in read]
+    notes = [
+        f"{display.printable(path.name)}: {note}"
+        for path, each in zip((before, after), read, strict=True)
+        for note in each[1]
+    ]
     with warnings.catch_warnings(record=True) as caught, spelled_as(_SPELLINGS):
         warnings.simplefilter("always", PopulationWarning)
         with Progress("comparing", None):
             found = compare_tables(*segmentations, *tables, on=id_column, check=check)
     if not quiet:
-        print_notes({}, [], [str(warning.message).removeprefix("changes: ") for warning in caught])
+        notes += [str(warning.message).removeprefix("changes: ") for warning in caught]
+        print_notes({}, [], notes)
     if report is not None:
         found.report(report, title=f"{before.name} and {after.name}")
     print_result(to_json(_facts(found)) if as_json else found.summary())
     if report is not None and not quiet and not as_json:
         print_result(f"\nReport written to {report}.")
-
-
-def _read(file: TableFile) -> pl.DataFrame:
-    with Progress(f"reading {display.printable(file.path.name)}", None):
-        frame = read(file, 1)
-    return frame.with_columns(with_dates(frame).get_columns())
 
 
 def _facts(found: Changes) -> dict[str, Any]:

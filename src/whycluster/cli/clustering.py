@@ -13,7 +13,8 @@ import numpy as np
 import polars as pl
 
 from whycluster.cli.naming import read_names
-from whycluster.cli.reading import TableFile, check_text, code_notes, date_notes, read, with_dates
+from whycluster.cli.reading import TableFile, check_text, code_notes, date_notes, with_dates
+from whycluster.cli.tables import read_table
 from whycluster.clustering.labels import fit_surrogate
 from whycluster.core.arrays import Codes
 from whycluster.core.errors import InvalidInputError
@@ -225,11 +226,12 @@ def _number(text: str | None) -> Any:
 def cluster(options: CommandOptions) -> ClusteredTable:
     """Read the file and cluster its rows."""
     segmentation = None if options.model is None else load_segmentation(options.model)
-    with Progress(f"reading {display.printable(options.file.path.name)}", None):
-        frame = read(options.file, 2 if segmentation is None else 1)
+    frame, notes = read_table(options.file, 2 if segmentation is None else 1)
     if segmentation is not None:
-        return apply_segmentation(segmentation, frame, options)
-    return cluster_frame(frame, options)
+        clustered = apply_segmentation(segmentation, frame, options)
+    else:
+        clustered = cluster_frame(frame, options)
+    return replace(clustered, notes=[*notes, *clustered.notes])
 
 
 def load_segmentation(path: Path, name: str = "--model") -> Segmentation:

@@ -21,7 +21,8 @@ from whycluster.cli.clustering import (
 )
 from whycluster.cli.formatting import to_json
 from whycluster.cli.output import print_result
-from whycluster.cli.reading import check_text, read
+from whycluster.cli.reading import check_text
+from whycluster.cli.tables import read_table
 from whycluster.clustering.surrogate import Surrogate
 from whycluster.core.arrays import Floats
 from whycluster.core.errors import InvalidInputError
@@ -62,10 +63,10 @@ def evaluate(
     if options.model is not None:
         _evaluate_segmentation(options, asked, as_json)
         return
-    frame = read(options.file)
+    frame, notes = read_table(options.file)
     chosen = choose_columns(frame, options)
     labels = None if options.labels is None else as_list(frame[options.labels], "evaluate")
-    notes = check_text(frame[chosen])
+    notes += check_text(frame[chosen])
     classified = classify_columns(frame[chosen], "evaluate", chosen if options.columns else ())
     columns, more_notes = _complete_numbers(classified, labels)
     notes += more_notes

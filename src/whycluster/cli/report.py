@@ -18,7 +18,8 @@ def report(*, out: Path | None, title: str | None, rows: int, force: bool, quiet
     """Cluster the table, explain its rows, and write the report."""
     options = CommandOptions.of(given)
     table = options.file.path
-    path = Path(table.stem + ".html") if out is None else out
+    stem = table.stem if table.exists() else "report"  # a pattern
+    path = Path(stem + ".html") if out is None else out
     check_target(path, "--out", REPORT_SUFFIXES, table, force)
     clustered = cluster_and_note(options, quiet)
     exp = clustered.explain()
