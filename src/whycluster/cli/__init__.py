@@ -7,7 +7,8 @@ In reading order:
   `demo`, `models`: one module per command
 - `folder`, `sampling`: ``explain`` for folders of files, which clusters a sample of their rows
 - `clustering`: the options, columns and clusters of a table
-- `reading`, `writing`: read tables from files and write them to files; `naming`: names from a file
+- `tables`, `reading`, `writing`: read tables from files and folders, and write them; `naming`: names in
+  a file
 - `formatting`, `output`: format results as text or JSON and print them
 """
 
