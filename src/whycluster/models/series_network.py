@@ -11,7 +11,7 @@ from whycluster.core.errors import InvalidInputError
 from whycluster.data.frame_table import ColumnNames
 from whycluster.data.opening import open_table
 from whycluster.data.table import Table
-from whycluster.models.network import Network
+from whycluster.models.network import Network, NetworkOptions
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -27,11 +27,16 @@ class SeriesNetwork(Network):
     ----------
     energy : the energies of the flattened series
     n_steps, n_channels : T and c
+    options : ``labels``, ``fidelity`` and ``agreement``, as for `Network`; by default, the features are named
+        "t0", "t1" and so on
     """
 
-    def __init__(self, energy: Energy, n_steps: int, n_channels: int) -> None:
+    def __init__(
+        self, energy: Energy, n_steps: int, n_channels: int, **options: Unpack[NetworkOptions]
+    ) -> None:
         channels = [""] if n_channels == 1 else [f", channel {c}" for c in range(n_channels)]
-        super().__init__(energy, feature_names=[f"t{t}{c}" for t in range(n_steps) for c in channels])
+        options.setdefault("feature_names", [f"t{t}{c}" for t in range(n_steps) for c in channels])
+        super().__init__(energy, **options)
         self.n_steps, self.n_channels = n_steps, n_channels
 
     takes_any_kind = False

@@ -59,12 +59,14 @@ from whycluster.models.energies import (
     ZeroReferenceEnergy,
 )
 from whycluster.models.network import Network, TableNetwork
+from whycluster.models.series_network import SeriesNetwork
 from whycluster.segments.storage import archive, networks
 from whycluster.segments.storage.parameters import PARAMETERS
 
 pytest.importorskip("pandas", reason="pandas is not installed")
 
 if TYPE_CHECKING:
+    import hmmlearn.hmm as hmm
     import pandas as pd
     import polars as pl
     from kmodes.kmodes import KModes
@@ -73,6 +75,7 @@ if TYPE_CHECKING:
     from safetensors.numpy import save_file
 else:
     pd = optional("pandas")
+    hmm = optional("hmmlearn.hmm")
     pl = optional("polars")
     KModes = optional("kmodes.kmodes:KModes")
     KPrototypes = optional("kmodes.kprototypes:KPrototypes")
@@ -91,7 +94,7 @@ def saved_and_loaded(what: Any, path: Path) -> Any:
 
 def assert_same_network(loaded: Network, network: Network, X: Any) -> None:
     """Check that two networks compute the same results, bit by bit."""
-    assert type(loaded) is TableNetwork
+    assert type(loaded) is type(network)
     assert repr(loaded) == repr(network)
     assert loaded.feature_names == network.feature_names
     assert loaded.categories == network.categories
@@ -262,7 +265,9 @@ ENERGIES: list[Energy] = [
 DETERMINED = GaussianEnergy(
     RNG.normal(size=(4, 3)), RNG.normal(size=(4, 3, 3)), RNG.normal(size=4), log_det=RNG.normal(size=4)
 )
-BEHIND_STEPS = {  # wrap other energies, with the steps of a pipeline
+WRAPPERS = {  # wrap other energies, with the steps of a pipeline or the context of a row
+    "ContextEnergy",
+    "_ByInput",
     "TransformedEnergy",
     "ColumnsEnergy",
     "MixedGaussianEnergy",
@@ -281,8 +286,9 @@ def classes(parent: type[Any]) -> Iterator[type[Any]]:
         yield from classes(child)
 
 
-def test_every_energy_has_parameters_or_is_behind_steps() -> None:
+def test_every_energy_has_parameters_or_wraps_another() -> None:
     from whycluster.evaluation import shuffled  # noqa: F401  # imported to be listed
+    from whycluster.models.energies import context  # noqa: F401  # imported to be listed
     from whycluster.pipelines import column_energy, mixing  # noqa: F401  # imported to be listed
 
     ours = {
@@ -292,9 +298,9 @@ def test_every_energy_has_parameters_or_is_behind_steps() -> None:
             tuple(f"whycluster.{folder}" for folder in ("core", "models", "pipelines", "evaluation"))
         )
     }
-    plain = {c for c in ours if not inspect.isabstract(c) and c.__name__ not in BEHIND_STEPS}
+    plain = {c for c in ours if not inspect.isabstract(c) and c.__name__ not in WRAPPERS}
     assert plain == set(PARAMETERS) - {Tree} == {type(energy) for energy in ENERGIES}
-    assert {c.__name__ for c in ours} >= BEHIND_STEPS
+    assert {c.__name__ for c in ours} >= WRAPPERS
 
 
 @pytest.mark.parametrize("kind", PARAMETERS, ids=lambda kind: kind.__name__)
@@ -543,6 +549,10 @@ def deep_network() -> Network:
     return wc.neuralize(wc.deep.DeepClustering(torch.nn.Linear(3, 2), np.eye(2)))
 
 
+def network_of_a_sequence() -> Network:
+    return wc.neuralize(hmm.GaussianHMM(2, random_state=0).fit(FRAME.to_numpy()[:, :2]))
+
+
 def text_explanation() -> Any:
     model = make_pipeline(TfidfVectorizer(), TruncatedSVD(2, random_state=0), KMeans(2, random_state=0))
     return wc.explain(model.fit(TEXTS), TEXTS)
@@ -564,6 +574,11 @@ def network_with_label(label: Any) -> Network:
             deep_network,
             "save: a deep clustering cannot be saved, because it contains a torch encoder, which is code. "
             "Save the encoder with torch and the network of its head with wc.save(wc.neuralize(head), path).",
+        ),
+        (
+            network_of_a_sequence,
+            "save: the model must assign each row alone; the state of a time step depends on those around "
+            "it. Use wc.explain on each sequence as a whole.",
         ),
         (
             text_explanation,
@@ -942,6 +957,15 @@ def test_an_energy_that_is_not_as_it_must_be(
     facts, arrays = contents(TableNetwork(energy), tmp_path / "saved")
     arrays[f"energy.{name}"] = np.asarray(value)
     assert error_message(write(tmp_path / "hostile", facts, arrays)).startswith(message)
+
+
+@pytest.mark.parametrize("shape", [[2, 2], [-2, -3], [6], [True, 6], [2.0, 3], ["2", 3]])
+def test_series_that_are_not_as_they_must_be(shape: Any, tmp_path: Path) -> None:
+    network = SeriesNetwork(SquaredEnergy(RNG.normal(size=(2, 6))), 2, 3, labels=["a", "b"])
+    assert_same_network(saved_and_loaded(network, tmp_path), network, RNG.normal(size=(5, 2, 3)))
+    facts, arrays = contents(network, tmp_path / "saved")
+    message = error_message(write(tmp_path / "hostile", {**facts, "series": shape}, arrays))
+    assert message == "'series' must be the numbers of time steps and channels of 6 features"
 
 
 EXPLAINED = wc.explain(SMALL, ROWS)

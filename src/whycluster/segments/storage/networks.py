@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
+from math import prod
 from operator import attrgetter
 from typing import Any
 
@@ -15,7 +17,8 @@ from whycluster.core.errors import InvalidInputError, UnsupportedModelError
 from whycluster.data.missing import is_missing
 from whycluster.explanations.agreement import Agreement
 from whycluster.explanations.fidelity import Fidelity
-from whycluster.models.network import Network, TableNetwork
+from whycluster.models.network import Network, TableNetwork, check_rows_alone
+from whycluster.models.series_network import SeriesNetwork
 from whycluster.segments.storage.archive import ArchiveReader, ArchiveWriter, encode
 from whycluster.segments.storage.parameters import (
     FINITE,
@@ -44,6 +47,9 @@ def check_savable(network: Network) -> None:
             "save: a deep clustering cannot be saved, because it contains a torch encoder, which is code. "
             "Save the encoder with torch and the network of its head with wc.save(wc.neuralize(head), path)."
         )
+    check_rows_alone(network, "save")
+    if isinstance(network, SeriesNetwork):
+        return
     if not isinstance(network, TableNetwork):
         raise UnsupportedModelError(PIPELINE)
     if network.verification is not None:
@@ -60,6 +66,8 @@ def put_network(writer: ArchiveWriter, network: Network, labels: NDArray[Any]) -
     writer.put_values("labels", labels)
     writer.facts["feature_names"] = encoded_names(network.feature_names)
     writer.facts["categories"] = encoded_lists(network.categories)
+    if isinstance(network, SeriesNetwork):
+        writer.facts["series"] = [network.n_steps, network.n_channels]
     put_fidelity(writer, network.fidelity)
     put_agreement(writer, network.agreement)
 
@@ -68,16 +76,30 @@ def take_network(stored: ArchiveReader) -> Network:
     """Return the network that `put_network` added."""
     energy = take_energy(stored)
     labels, names = stored.values("labels", "k"), stored.fact("feature_names", list, type(None))
+    categories = take_categories(stored, energy.n_features)
+    shape = _take_shape(stored, energy.n_features)
     return stored.make(
         "a network",
-        TableNetwork,
-        energy,
+        partial(TableNetwork, energy, categories=categories)
+        if shape is None
+        else partial(SeriesNetwork, energy, *shape),
         labels=labels,
         feature_names=None if names is None else stored.objects("feature_names", names),
-        categories=take_categories(stored, energy.n_features),
         fidelity=take_fidelity(stored),
         agreement=take_agreement(stored),
     )
+
+
+def _take_shape(stored: ArchiveReader, n_features: int) -> tuple[int, int] | None:
+    """Take out the numbers of time steps and of channels, if the rows are time series."""
+    if not stored.has_fact("series"):
+        return None
+    shape = stored.fact("series", list)
+    if len(shape) != 2 or not all(type(n) is int and n > 0 for n in shape) or prod(shape) != n_features:
+        raise stored.error(
+            f"'series' must be the numbers of time steps and channels of {n_features} features"
+        )
+    return shape[0], shape[1]
 
 
 def put_energy(writer: ArchiveWriter, energy: Energy) -> None:
