@@ -34,7 +34,6 @@ else:
     torch = optional("torch")
     tslearn = optional("tslearn.clustering")
 
-pytestmark = pytest.mark.filterwarnings("ignore:h5py not installed")
 
 Array = NDArray[Any]
 DATA = {"wine": load_wine, "iris": load_iris, "cancer": load_breast_cancer, "digits": load_digits}
@@ -175,6 +174,8 @@ WITH_RESIDUAL = (
     "NearestCentroid, priors",
     "StepMix",
 )
+# The evidence jumps where the number of votes of the winner changes.
+JUMPING = ("KNeighborsClassifier", "KNeighborsClassifier, manhattan")
 WITHOUT_TORCH = ("KNeighborsClassifier", "KNeighborsClassifier, manhattan")
 
 

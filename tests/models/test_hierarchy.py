@@ -83,7 +83,12 @@ def test_metrics_without_a_rule() -> None:
     model = AgglomerativeClustering(3, linkage="average", metric="cosine").fit(DATA["iris"])
     with pytest.raises(wc.UnsupportedModelError) as error:
         wc.neuralize(model)
-    assert "this one has metric='cosine'. Explain them through a surrogate" in str(error.value)
+    assert str(error.value) == (
+        "neuralize: the labels of AgglomerativeClustering give the cluster of each row but no rule for other "
+        "rows, so there is no network. A rule is known only for the metrics euclidean, manhattan and "
+        "haversine; this AgglomerativeClustering has metric='cosine'. Explain them through a surrogate with "
+        "wc.explain(labels, X), or neuralize the surrogate wc.Surrogate().fit(X, labels)."
+    )
 
 
 def optics(X: Array, **options: Any) -> Any:

@@ -31,7 +31,6 @@ else:
     stepmix = optional("stepmix.stepmix")
     tslearn = optional("tslearn.clustering")
 
-pytestmark = pytest.mark.filterwarnings("ignore:h5py not installed")
 
 Array = NDArray[Any]
 RNG = np.random.default_rng(0)

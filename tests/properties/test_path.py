@@ -45,8 +45,9 @@ OTHERS: dict[str, Callable[[], wc.Network]] = {
     ),
 }
 NETWORKS = [*MODELS, *OTHERS]
-# With a hard minimum, the split jumps where another unit becomes the nearest.
-JUMPS = ("Birch",)
+# With a hard minimum, the split jumps where another unit becomes the nearest; with votes, the energies jump
+# where the number of votes of the winner changes.
+JUMPS = ("Birch", "KNeighborsClassifier")
 
 
 @cache

@@ -32,10 +32,7 @@ else:
     stepmix = optional("stepmix.stepmix")
     tslearn = optional("tslearn.clustering")
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore::whycluster.AgreementWarning"),
-    pytest.mark.filterwarnings("ignore:h5py not installed"),
-]
+pytestmark = pytest.mark.filterwarnings("ignore::whycluster.AgreementWarning")
 Array = NDArray[Any]
 WINE, CLASSES = load_wine(return_X_y=True)
 WINE = (WINE - WINE.mean(axis=0)) / WINE.std(axis=0)

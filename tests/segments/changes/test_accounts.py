@@ -17,8 +17,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import whycluster as wc
-from tests.contracts.test_models import MODELS, WITH_RESIDUAL
+from tests.contracts.test_models import JUMPING, MODELS, WITH_RESIDUAL
 from tests.optional import optional
+from tests.properties import test_rules_of_labels as rules
 from tests.reference import changes as slow
 from tests.reference import models
 from tests.segments.changes.months import customers, kept, next_month
@@ -161,19 +162,39 @@ def test_a_tree_is_left_where_the_two_paths_part() -> None:
 def test_every_model_adds_up(kind: str) -> None:
     X, y = load_wine(return_X_y=True)
     X = (X - X.mean(axis=0)) / X.std(axis=0)
-    model = MODELS[kind](X, y)
-    names = [f"x{i}" for i in range(13)]
-    before = pd.DataFrame(X, columns=names).assign(id=range(len(X)))
-    after = before + np.random.default_rng(0).normal(size=(len(X), 14)) * [*[1.0] * 13, 0.0]
-    changes = wc.changes(kept(model, X), before, after, on="id")
-    found, *_ = moved(changes)
+    seg = kept(MODELS[kind](X, y), X)
+    found, *_ = moved(wc.changes(seg, *moves_of(X, seg.feature_names), on="id"))
     assert len(found.change) > 5
     assert (found.before <= 0).all()
     assert (found.after >= 0).all()
     size = np.abs(found.before).max() + np.abs(found.after).max()
     np.testing.assert_allclose(found.contributions.sum(axis=1) + found.residual, found.change, atol=1e-9)
-    if not kind.startswith(WITH_RESIDUAL):
+    if not kind.startswith((*WITH_RESIDUAL, *JUMPING)):
         assert np.abs(found.residual).max() <= 1e-9 * size
+
+
+def moves_of(X: Any, names: Any) -> tuple[Any, Any]:
+    """Return rows with ids, and the same rows after random moves."""
+    before = pd.DataFrame(X, columns=list(names)).assign(id=range(len(X)))
+    return before, before + np.random.default_rng(0).normal(size=(len(X), X.shape[1] + 1)) * [
+        *[1.0] * X.shape[1],
+        0.0,
+    ]
+
+
+CONTINUOUS = ("DBSCAN", "HDBSCAN", "spectral, rbf")
+"""The rules of labels whose evidence does not jump, except at the rows that they were fitted on."""
+
+
+@pytest.mark.parametrize("is_new", [False, True], ids=["training rows", "new rows"])
+@pytest.mark.parametrize("kind", CONTINUOUS)
+def test_rules_of_labels_add_up_for_new_rows(kind: str, is_new: bool) -> None:
+    """A training row does not count as its own neighbor; this jump belongs to no column."""
+    seg = kept(rules.NETWORKS[kind]()[0], rules.WINE)
+    X = rules.WINE[::18] + 0.05 * is_new * np.random.default_rng(9).normal(size=(10, 13))
+    found, *_ = moved(wc.changes(seg, *moves_of(X, seg.feature_names), on="id"))
+    size = np.abs(found.before).max() + np.abs(found.after).max()
+    assert (np.abs(found.residual).max() <= 1e-9 * size) == is_new
 
 
 def test_columns_of_a_pipeline_add_up_their_features() -> None:
