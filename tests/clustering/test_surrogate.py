@@ -72,7 +72,7 @@ MODELS = {
     "HDBSCAN, alpha": lambda: HDBSCAN(min_cluster_size=15, alpha=0.9, copy=True),
     "OPTICS": lambda: OPTICS(min_samples=20, eps=0.2, cluster_method="dbscan", metric="chebyshev"),
     "single linkage": lambda: AgglomerativeClustering(2, linkage="single", metric="chebyshev"),
-    "spectral": lambda: SpectralClustering(2, affinity="laplacian", gamma=20.0, random_state=0),
+    "spectral": lambda: SpectralClustering(2, affinity="laplacian", gamma=10.0, random_state=0),
 }
 
 
