@@ -48,7 +48,11 @@ TARGET static void NAME(load_double)(const Model *model, const Block *block, Siz
         for (int r = 0; r < WIDE; r++) row[r] = first + (i + r < rows ? i + r : 0) * down;
         for (Size j = 0; j < turned; j += WIDE) {
             Vector v[WIDE];
-            for (int r = 0; r < WIDE; r++) v[r] = AT((const double *)columns[0] + row[r] + j);
+            for (int r = 0; r < WIDE; r++) {
+                const double *from = (const double *)columns[0] + row[r] + j;
+                __builtin_prefetch(from + ROWS * down); /* the same part of the next tile */
+                v[r] = AT(from);
+            }
             NAME(turn)(v);
             for (int r = 0; r < WIDE; r++) AT(x + (j + r) * ROWS + i) = v[r] - offset[j + r];
         }
@@ -74,7 +78,11 @@ TARGET static void NAME(load_single)(const Model *model, const Block *block, Siz
         for (int r = 0; r < TWICE; r++) row[r] = first + (i + r < rows ? i + r : 0) * down;
         for (Size j = 0; j < turned; j += TWICE) { /* pairs of floats are turned like doubles, then taken apart */
             Vector v[2][WIDE];
-            for (int r = 0; r < TWICE; r++) v[r / WIDE][r % WIDE] = *(const NAME(Loose) *)((const float *)columns[0] + row[r] + j);
+            for (int r = 0; r < TWICE; r++) {
+                const float *from = (const float *)columns[0] + row[r] + j;
+                __builtin_prefetch(from + ROWS * down); /* the same part of the next tile */
+                v[r / WIDE][r % WIDE] = *(const NAME(Loose) *)from;
+            }
             NAME(turn)(v[0]);
             NAME(turn)(v[1]);
             for (int r = 0; r < WIDE; r++) {
