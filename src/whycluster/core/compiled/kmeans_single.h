@@ -147,7 +147,7 @@ TARGET static Size NAME(groups)(const Size *some, Size n, Size few, Size *ends)
     Size found = 0;
     for (Size m = 1; m <= n; m++) {
         ends[found] = m;
-        found += m == n || some[m] / few != some[m - 1] / few;
+        found += m == n || (some[m] ^ some[m - 1]) >= few; /* few is a power of two */
     }
     return found;
 }
@@ -206,6 +206,23 @@ TARGET static int NAME(combine_single)(
     return all;
 }
 
+typedef double NAME(Four) __attribute__((vector_size(32), aligned(8), may_alias));
+
+/* Replace features j to j + 2 pairs of row i of x by the relevance. `column` holds the weights of the row. */
+TARGET static inline __attribute__((always_inline)) void NAME(combine_pairs)(
+    const Model *model, const double *column, const Size *some, Size n, Size j, const int pairs, int i, double *x)
+{
+    const double *both = model->both + j * 2 * model->K;
+    NAME(Four) sum[4] = {{0}}; /* several pairs at a time, since each sum has to wait for its last addition */
+    for (Size m = 0; m < n; m++)
+        for (int p = 0; p < pairs; p++) sum[p] += *(const NAME(Four) *)(both + (p * model->K + some[m]) * 4) * column[m];
+    for (int p = 0; p < pairs; p++)
+        for (int c = 0; c < 2; c++) {
+            double *value = x + (j + 2 * p + c) * ROWS + i;
+            *value = sum[p][2 + c] + sum[p][c] * *value;
+        }
+}
+
 /* Compute the relevance of the rows that are not fine in double precision, from x, the tile in double. A row by itself costs
    a few times as much as its part of a tile. `column` is work space for n numbers. */
 TARGET static void NAME(combine_rest)(
@@ -217,13 +234,9 @@ TARGET static void NAME(combine_rest)(
     for (int i = 0; i < ROWS; i++) {
         if (fine[i]) continue;
         for (Size m = 0; m < n; m++) column[m] = a[some[m] * ROWS + i];
-        for (Size j = 0; j < model->d && left <= ROWS / 4; j += 2) {
-            const double *both = model->both + j * 2 * model->K;
-            double sum[4] = {0};
-            for (Size m = 0; m < n; m++)
-                for (int c = 0; c < 4; c++) sum[c] += both[some[m] * 4 + c] * column[m];
-            for (int c = 0; c < 2; c++) x[(j + c) * ROWS + i] = sum[2 + c] + sum[c] * x[(j + c) * ROWS + i];
-        }
+        Size j = left > ROWS / 4 ? model->d : 0;
+        for (; j + 8 <= model->d; j += 8) NAME(combine_pairs)(model, column, some, n, j, 4, i, x);
+        for (; j < model->d; j += 2) NAME(combine_pairs)(model, column, some, n, j, 1, i, x);
         for (Size j = 0; j < model->d; j++) relevance[j * ROWS + i] = (float)x[j * ROWS + i];
     }
 }
