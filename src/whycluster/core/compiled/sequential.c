@@ -23,9 +23,9 @@ typedef struct {
     const double *centers, *scale; /* (P, D) and (D), padded with zeros; or NULL */
 } Parts;
 
-/* The work space for a row. P and d, padded to a multiple of LANES, are Q and D. */
+/* The work space for a row. P, d and d + 1, padded to a multiple of LANES, are Q, W and D. */
 typedef struct {
-    Size P, d, Q, D;
+    Size P, d, Q, W, D;
     Size begin, end; /* the parts of the row's cluster */
     double *nats, *factor; /* (Q, D), the terms in nats and exp(-nats) */
     double *turned; /* (D, Q), the factors by features */
@@ -97,7 +97,7 @@ Size gains_room(const Parts *parts)
 
 static Row laid_out(const Parts *parts, double *space)
 {
-    Row row = {.P = parts->P, .d = parts->d, .Q = padded(parts->P), .D = padded(parts->d + 1)};
+    Row row = {.P = parts->P, .d = parts->d, .Q = padded(parts->P), .W = padded(parts->d), .D = padded(parts->d + 1)};
     const Size large = row.Q * row.D;
     double *at = (double *)(((uintptr_t)space + 63) & ~(uintptr_t)63); /* otherwise each access touches two cache lines */
     row.nats = at;

@@ -3,6 +3,7 @@
 #include "vectors.h"
 
 #define LANES_AT(pointer) (*(Lanes *)(pointer))
+#define AT_ONCE (2 * DEEP) /* registers for which sums are computed at a time */
 
 /* Write the sum of a register, and that of another, to two numbers. */
 TARGET static inline void NAME(sum_both)(Vector a, Vector b, double *of_a, double *of_b)
@@ -29,25 +30,24 @@ TARGET static inline Vector NAME(choose)(Lanes which, Vector yes, Vector no)
 /* Write the terms in nats, after subtracting the least one of each feature; return whether all are below HARD. */
 TARGET static int NAME(load)(const Parts *parts, const double *restrict from, Row *restrict row)
 {
-    const Size P = row->P, d = row->d, D = row->D;
+    const Size P = row->P, d = row->d, W = row->W, D = row->D;
     double *nats = row->nats;
     Lanes small = ~(Lanes){0};
     if (parts->centers) memcpy(row->x, from, (size_t)d * sizeof(double));
     else
         for (Size k = 0; k < P; k++) memcpy(nats + k * D, from + k * d, (size_t)d * sizeof(double));
     const double *centers = parts->centers, beta = parts->beta;
-    for (Size i = 0; i < D; i += WIDE) {
+    for (Size i = 0; i < W; i += WIDE) {
         Vector least = (Vector){0} + HUGE_VAL;
         if (centers) {
             const Vector x = AT(row->x + i), scale = AT(parts->scale + i);
             for (Size k = 0; k < P; k++) {
-                const Vector apart = x - AT(centers + k * D + i);
-                AT(nats + k * D + i) = apart * apart * scale;
+                const Vector apart = x - AT(centers + k * D + i), term = apart * apart * scale;
+                AT(nats + k * D + i) = term;
+                least = SMALLER(term, least);
             }
-        }
-        for (Size k = 0; k < P; k++) {
-            least = SMALLER(AT(nats + k * D + i), least);
-        }
+        } else
+            for (Size k = 0; k < P; k++) least = SMALLER(AT(nats + k * D + i), least);
         for (Size k = 0; k < P; k++) {
             const Vector shifted = (AT(nats + k * D + i) - least) * beta;
             AT(nats + k * D + i) = shifted;
@@ -62,12 +62,12 @@ TARGET static int NAME(load)(const Parts *parts, const double *restrict from, Ro
 /* Compute exp(-nats), by parts and by features. */
 TARGET static void NAME(exponentiate)(Row *row)
 {
-    const Size n = row->P * row->D;
     const double *restrict nats = row->nats;
     double *restrict factor = row->factor;
-    for (Size j = 0; j < n; j++) factor[j] = exp_minus(nats[j]);
+    for (Size k = 0; k < row->P * row->D; k += row->D)
+        for (Size j = k; j < k + row->W; j++) factor[j] = exp_minus(nats[j]);
     for (Size k = 0; k < row->Q; k += WIDE)
-        for (Size i = 0; i < row->D; i += WIDE) {
+        for (Size i = 0; i < row->W; i += WIDE) {
             Vector v[WIDE];
             for (int r = 0; r < WIDE; r++) v[r] = AT(factor + (k + r) * row->D + i);
             NAME(turn)(v);
@@ -101,12 +101,23 @@ TARGET static int NAME(add_up)(const Row *row, double *own, double *others)
     return *own > LEAST && *others > LEAST;
 }
 
-/* Multiply the weights by the factors of a feature. */
-TARGET static void NAME(take)(const Row *row, Size feature)
+/* Multiply the weights by the factors of a feature, then do the same. */
+TARGET static int NAME(take)(const Row *row, Size feature, double *own, double *others)
 {
     const double *factor = row->turned + feature * row->Q;
-    for (Size k = 0; k < row->Q; k += WIDE) AT(row->others + k) *= AT(factor + k);
-    for (Size k = row->begin / WIDE * WIDE; k < row->end; k += WIDE) AT(row->own + k) *= AT(factor + k);
+    Vector a = {0}, b = {0};
+    for (Size k = 0; k < row->Q; k += WIDE) {
+        const Vector weight = AT(row->others + k) * AT(factor + k);
+        AT(row->others + k) = weight;
+        b += weight;
+    }
+    for (Size k = row->begin / WIDE * WIDE; k < row->end; k += WIDE) {
+        const Vector weight = AT(row->own + k) * AT(factor + k);
+        AT(row->own + k) = weight;
+        a += weight;
+    }
+    NAME(sum_both)(a, b, own, others);
+    return *own > LEAST && *others > LEAST;
 }
 
 /* Write the odds of the cluster after each free feature, and -1 for the others, for n registers from feature i on. Return
@@ -115,7 +126,7 @@ TARGET static inline __attribute__((always_inline)) Lanes NAME(score_some)(const
 {
     const Size P = row->P, D = row->D;
     const double *factor = row->factor + i, *own = row->own, *others = row->others;
-    Vector a[4], b[4];
+    Vector a[AT_ONCE], b[AT_ONCE];
     Lanes fine = ~(Lanes){0};
     for (int v = 0; v < n; v++) a[v] = b[v] = (Vector){0};
     for (Size k = row->begin; k < row->end; k++)
@@ -130,13 +141,14 @@ TARGET static inline __attribute__((always_inline)) Lanes NAME(score_some)(const
     return fine;
 }
 
-/* Write the odds for all features, four registers at a time; return whether all sums are above LEAST. */
+/* Write the odds for all features; return whether all sums are above LEAST. */
 TARGET static int NAME(score)(const Row *row)
 {
     Lanes fine = ~(Lanes){0};
     Size i = 0;
-    for (; i + 4 * WIDE <= row->D; i += 4 * WIDE) fine &= NAME(score_some)(row, i, 4);
-    for (; i < row->D; i += WIDE) fine &= NAME(score_some)(row, i, 1);
+    for (; i + AT_ONCE * WIDE <= row->W; i += AT_ONCE * WIDE) fine &= NAME(score_some)(row, i, AT_ONCE);
+    for (; i + 2 * WIDE <= row->W; i += 2 * WIDE) fine &= NAME(score_some)(row, i, 2);
+    for (; i < row->W; i += WIDE) fine &= NAME(score_some)(row, i, 1);
     int enough = 1;
     for (int r = 0; r < WIDE; r++) enough &= fine[r] != 0;
     return enough;
@@ -223,7 +235,7 @@ TARGET static double NAME(limit)(const double *value, Size n, Size rest, Size si
 /* Write the best `size` of n free features to `taken`, the best first. */
 TARGET static void NAME(take_best)(const Row *row, Size n, Size size, Size *taken)
 {
-    const double *odds = row->odds, limit = n <= FEW || size == n ? 0.0 : NAME(limit)(odds, row->D, n, size);
+    const double *odds = row->odds, limit = n <= FEW || size == n ? 0.0 : NAME(limit)(odds, row->W, n, size);
     Size found = 0; /* at least `size` */
     for (Size i = 0; i < row->d; i++) {
         row->best[found] = odds[i];
@@ -238,7 +250,7 @@ TARGET static void NAME(take_best)(const Row *row, Size n, Size size, Size *take
 TARGET static void NAME(take_one)(const Row *row, Size *taken)
 {
     Vector most = AT(row->odds);
-    for (Size i = WIDE; i < row->D; i += WIDE) most = LARGER(AT(row->odds + i), most);
+    for (Size i = WIDE; i < row->W; i += WIDE) most = LARGER(AT(row->odds + i), most);
     double best = most[0];
     for (int r = 1; r < WIDE; r++) best = most[r] > best ? most[r] : best;
     for (*taken = 0; row->odds[*taken] != best; ++*taken) continue;
@@ -263,8 +275,7 @@ TARGET static int NAME(order)(const Parts *parts, Row *row)
         else NAME(take_best)(row, d - done, size, row->taken + done);
         for (Size t = done; t < done + size; t++) {
             row->is_free[row->taken[t]] = 0;
-            NAME(take)(row, row->taken[t]);
-            int enough = NAME(add_up)(row, &own, &others);
+            int enough = NAME(take)(row, row->taken[t], &own, &others);
             if (own + others < LOW) {
                 NAME(rebuild)(row, built, t + 1);
                 built = t + 1;
@@ -298,3 +309,4 @@ TARGET static void NAME(gains_of_row)(const Parts *parts, const double *from, do
 #undef SMALLER
 #undef IF_LESS
 #undef LANES_AT
+#undef AT_ONCE
