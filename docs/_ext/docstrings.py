@@ -28,7 +28,9 @@ INTERNAL = {  # members without an underscore that other layers of the package c
         "unattributed",
         "unchanged_table",
         "verified",
+        "with_labels",
     ),
+    "ClusterShares": ("relabeled",),
     "Composite": ("check_layers", "rule_for"),
     "Condition": ("check", "holds", "to_sql"),
     "DeepExplanation": ("lines", "of_features", "total_lines", "unattributed"),
@@ -38,7 +40,6 @@ INTERNAL = {  # members without an underscore that other layers of the package c
     "Network": (
         "claims",
         "explain_rows",
-        "landmarks",
         "open",
         "open_background",
         "open_usual",
@@ -65,9 +66,9 @@ INTERNAL = {  # members without an underscore that other layers of the package c
         "statements_of",
     ),
     "Surrogate": ("energy", "fit_rows", "network"),
-    "TableNetwork": ("landmarks", "open", "scaled_centroids", "takes_any_kind", "text_columns"),
+    "TableNetwork": ("open", "scaled_centroids", "takes_any_kind", "text_columns"),
     "TextExplanation": ("article", "lines", "strongest_features", "unattributed"),
-    "TextSummary": ("bars_of", "grid", "strongest", "telling", "telling_words"),
+    "TextSummary": ("bars_of", "grid", "share_of_plain", "strongest", "telling", "telling_words"),
     "WordVectors": ("lexicon", "whycluster_form"),
 }
 
