@@ -129,11 +129,21 @@ def test_ambiguous_identifiers(tmp_path: Path, capsys: pytest.CaptureFixture[str
     named = invoke(capsys, "row", *common, "--id", 5, "--id-column", "customer_id", "--quiet")[1]
     assert named.startswith("Row 5 (position 4) is in cluster")
     names = pl.Series("name", [f"n{i}" for i in range(40)])
-    frame.with_columns(pl.Series("customer_id", np.arange(40)), names).write_csv(common[0])
+    frame.with_columns(pl.Series("customer_id", np.arange(40)), names).rename(
+        {"customer_id": "customer"}
+    ).write_csv(common[0])
     assert (
-        "rows are numbered from 0: 'customer_id', 'name' all look like identifiers. Choose one with --id.\n"
+        "rows are numbered from 0: 'customer', 'name' all look like identifiers. Choose one with --id.\n"
         in invoke(capsys, "explain", *common)[2]
     )
+
+
+def test_ids_beside_addresses_identify_the_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    texts = {"mail": [f"{i}@example.org" for i in range(40)], "customer_id": [f"C{i}" for i in range(40)]}
+    pl.DataFrame({**texts, "a": np.arange(40) % 7, "b": np.arange(40) % 5}).write_csv(tmp_path / "t.csv")
+    result = invoke(capsys, "row", tmp_path / "t.csv", "--k", 2, "--id", "C5")
+    assert "rows are identified by 'customer_id'\n" in result[2]
+    assert result[1].startswith("Row C5 (position 5) is in cluster")
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "gzip"])

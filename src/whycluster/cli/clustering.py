@@ -19,7 +19,12 @@ from whycluster.clustering.labels import fit_surrogate
 from whycluster.core.arrays import Codes
 from whycluster.core.errors import InvalidInputError
 from whycluster.data import display
-from whycluster.data.column_checks import LIKE_IDENTIFIER, ClassifiedColumns, classify_columns
+from whycluster.data.column_checks import (
+    LIKE_IDENTIFIER,
+    ClassifiedColumns,
+    classify_columns,
+    named_like_identifier,
+)
 from whycluster.data.files import is_utf8
 from whycluster.data.labels import as_labels
 from whycluster.data.progress import Progress
@@ -448,13 +453,16 @@ def _find_ids(
     """Return the column that identifies the rows, or None, and a message if the choice is unclear.
 
     The column is the one that the option names or, by default, the only complete column that looks like an
-    identifier. The message says that several columns look like identifiers, or that the only one that does
-    contains duplicates.
+    identifier; if there are several, such as ids and addresses, the only one that is named like one. The
+    message says that the choice is unclear, or that the column contains duplicates.
     """
     if options.id is not None:
         return frame[options.id], ""
     similar = [name for name, reason in left_out.items() if reason.startswith(LIKE_IDENTIFIER)]
     complete = [name for name in similar if not frame[name].null_count()]
+    named = [name for name in complete if named_like_identifier(name)]
+    if len(named) == 1:
+        complete = named
     if not complete:
         return None, ""
     if len(complete) > 1:

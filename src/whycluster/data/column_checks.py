@@ -234,7 +234,7 @@ def _counter_reason(name: Hashable, n_values: int, n_distinct: int, n_places: fl
     every ``step``-th row. If there are fewer places than rows, some rows must share a value, even if all
     values that were read are distinct.
     """
-    if _named_like_identifier(name):
+    if named_like_identifier(name):
         return f"{LIKE_IDENTIFIER}, whole numbers in a column with such a name"
     n_rows = n_values * step
     filled = min(n_rows, n_places) >= _NEARLY_ALL * max(n_rows, n_places)
@@ -242,7 +242,8 @@ def _counter_reason(name: Hashable, n_values: int, n_distinct: int, n_places: fl
     return f"{LIKE_IDENTIFIER}, consecutive whole numbers" if consecutive else ""
 
 
-def _named_like_identifier(name: Hashable) -> bool:
+def named_like_identifier(name: Hashable) -> bool:
+    """Return whether a name begins or ends with a word such as id."""
     words = re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", str(name))
     ends = {word.lower() for word in words[:1] + words[-1:]}
     return bool(ends & {"id", "uuid", "guid"}) or str(name).lower() in ("index", "unnamed: 0")
@@ -290,7 +291,7 @@ def _finite(values: Any) -> Floats:
 def _conversion_advice(name: Hashable, texts: set[str]) -> str:
     """Return advice for numbers or dates that are stored as text, or "" for other text."""
     content = _content_of(texts)
-    if content == "numbers" and (_named_like_identifier(name) or any(map(is_code, texts))):
+    if content == "numbers" and (named_like_identifier(name) or any(map(is_code, texts))):
         return ""
     return f" (most can be read as {content}; convert them first)" if content else ""
 
