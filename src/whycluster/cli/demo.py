@@ -12,8 +12,6 @@ from whycluster.api import explain
 from whycluster.cli.output import LEGEND
 from whycluster.data import display
 
-_ABOUT_MEANS = """\
-mean inside, outside: mean of the feature inside and outside the cluster, in its original unit."""
 _ABOUT_EVIDENCE = """\
 evidence: squared distance to the nearest competing centroid minus squared distance to the wine's
 own centroid, in standardized units; 0 on the boundary between the two clusters. relevance: what
@@ -33,7 +31,7 @@ def demo() -> str:
         f"{len(exp)} wines, {len(exp.feature_names)} measurements; standardized, k-means with 3 clusters.",
         display.heading("What defines each cluster"),
         str(exp.summary()),
-        f"{LEGEND}\n{_ABOUT_MEANS}",
+        LEGEND,
         display.heading("Three wines explained"),
         *wines,
         _ABOUT_EVIDENCE,
