@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 
 import whycluster as wc
+from tests.versions import project
 from whycluster.models.adapters import registry
 from whycluster.models.adapters.unsupported import SUPPORTED
 from whycluster.models.network import QueryOptions
@@ -168,18 +169,20 @@ def test_with_no_skips_a_skipped_test_fails(tmp_path: Path) -> None:
     assert "polars is not installed" in some
 
 
-def requirements(name: str, extras: tuple[str, ...] = ()) -> set[str]:
-    """What a distribution needs, with none of its extras but these."""
-    wanted = {f"extra == {quote}{extra}{quote}" for extra in extras for quote in "'\""}
+def requirements(name: str) -> set[str]:
+    """What a distribution needs, without its extras."""
     lines = [line.partition(";") for line in requires(name) or []]
-    return {
-        re.split(r"[^\w.-]", line)[0] for line, _, marker in lines if not marker or marker.strip() in wanted
-    }
+    return {re.split(r"[^\w.-]", line)[0] for line, _, marker in lines if not marker}
+
+
+def extra_requirements(extra: str) -> set[str]:
+    """What one of our extras needs, as in pyproject.toml."""
+    return {re.split(r"[^\w.-]", line)[0] for line in project()["optional-dependencies"][extra]}
 
 
 def environment(folder: Path, *extras: str) -> dict[str, str]:
     """That of an installation with these extras, whose packages are in the folder, and no others."""
-    needed, known = requirements("whycluster", extras), set[str]()
+    needed, known = requirements("whycluster").union(*map(extra_requirements, extras)), set[str]()
     while needed:
         name = needed.pop()
         known.add(name)
@@ -192,7 +195,7 @@ def environment(folder: Path, *extras: str) -> dict[str, str]:
 
 
 @pytest.mark.slow
-def test_the_command_writes_reports_and_plots_without_torch(tmp_path: Path) -> None:
+def test_the_command_writes_reports_segmentations_and_plots_without_torch(tmp_path: Path) -> None:
     (tmp_path / "lib").mkdir()
     code = """
 import sys
@@ -200,6 +203,8 @@ from whycluster.cli import main
 table, page = sys.argv[1:]
 assert main(["explain", table, "--k", "2", "--quiet", "--report", page]) == 0
 assert main(["report", table, "--k", "2", "--out", page, "--force"]) == 0
+assert main(["fit", table, "--k", "2", "--quiet", "--out", page + ".why"]) == 0
+assert main(["explain", table, "--model", page + ".why", "--quiet"]) == 0
 import polars as pl
 import whycluster as wc
 exp = wc.explain([[0.0, 0.0], [5.0, 2.0]], pl.read_csv(table))
