@@ -49,6 +49,27 @@ def test_ordinary_files_are_explained_as_tables(suffix: str, output: str, tmp_pa
         np.testing.assert_allclose(found["evidence"].to_numpy(), whole.evidence, rtol=1e-9)
 
 
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_the_summary_knows_dates_booleans_and_categories(suffix: str, tmp_path: Path) -> None:
+    frame = customers(1).assign(told=lambda month: month["age"] > 45)
+    seg = wc.segment(frame.drop(columns="CustomerID"), 3, measure_quality=False)
+    data = write(tmp_path / "in", {"a": frame[:50], "b": frame[50:]}, suffix)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", wc.PopulationWarning)  # half of a month is a small sample
+        found = wc.explain_dataset(seg, data, tmp_path / "out", output="summary").summary
+    whole = seg.explain(frame).summary()
+    age, spend, city, since, told = range(5)
+    numbers = [age, spend, since, told]
+    np.testing.assert_allclose(found.inside[:, numbers], whole.inside[:, numbers])
+    np.testing.assert_allclose(found.outside[:, numbers], whole.outside[:, numbers])
+    for group in range(3):
+        statements = [found.statement(group, column) for column in range(5)]
+        assert [each.is_date for each in statements] == [False, False, False, True, False]
+        assert [each.is_boolean for each in statements] == [False, False, False, False, True]
+        assert statements[since].texts[0] == whole.statement(group, since).texts[0]
+        assert statements[city].text == "city has categories, which are not compared"
+
+
 @pytest.mark.parametrize("output", ["rows", "summary"])
 def test_a_part_in_another_unit_is_refused_and_the_others_are_done(output: str, tmp_path: Path) -> None:
     cents = customers(2).assign(spend=lambda month: 100.0 * month["spend"])

@@ -14,7 +14,7 @@ from threadpoolctl import threadpool_limits
 
 from whycluster.cli.clustering import CommandOptions, check_model_options, cluster_frame, read_query
 from whycluster.cli.formatting import cluster_facts, print_notes, to_json
-from whycluster.cli.output import LEGEND, print_message, print_result
+from whycluster.cli.output import print_message, print_result
 from whycluster.cli.writing import WRITERS
 from whycluster.core.errors import InvalidInputError, WhyClusterError
 from whycluster.data import display
@@ -42,6 +42,9 @@ _SPELLINGS = {  # the options that correspond to arguments of `explain_dataset`
     "background=...": "",  # there is no such option
     "pass check=False": "add --no-check",
 }
+_LEGEND = """\
+share: fraction of the cluster's relevance. compared with: of the clusters that its rows compete with, those
+whose means differ most."""
 _PASSED_ON = ("check", "invalid", "durable", "safe_cells")  # to `explain_dataset`
 _SINGLE_TABLE_DEFAULTS = {
     **dict.fromkeys(("delimiter", "sheet", "labels", "report")),
@@ -244,7 +247,7 @@ def _as_text(result: DatasetExplanation, clusters: _FolderClusters, top: int) ->
     invalid = f"; {display.count(result.n_invalid, 'row')} could not be explained" * bool(result.n_invalid)
     parts = [f"{rows} in {files}{invalid}; {clusters.describe(result.n_rows)}."]
     if result.summary is not None:
-        parts += [display.heading("What defines each cluster"), result.summary.describe(top), LEGEND]
+        parts += [display.heading("What defines each cluster"), result.summary.describe(top), _LEGEND]
     if result.measured_without:
         parts.append(
             f"Measured without {display.cut(result.measured_without)}, which could not be read at first. To "

@@ -20,6 +20,8 @@ from whycluster.explanations.summaries.summary import Summary, summary_of
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 _SAMPLE = 4096  # the maximum number of rows in the sample of a cluster
 _SAMPLE_BYTES = 64 << 20  # the maximum size of the samples of all clusters
+_NOT_COMPARED = "categories, which are not compared"
+_BOOLEAN, _NUMBER, _DATE, _CATEGORY = range(4)  # if the parts of a column differ, the last kind counts
 
 
 @dataclass
@@ -33,7 +35,8 @@ class Aggregate:
     ----------
     size : (K,) the number of rows
     relevance : (K, d) the mean relevance
-    mean, count : (K, d) the mean value and the number of values; both are 0 for non-numeric columns
+    mean, count : (K, d) the mean value and the number of values; both are 0 for categories
+    kind : (d,) whether the values are booleans (0), numbers (1), dates (2) or categories (3)
     n_invalid : the number of rows that could not be explained
     pairs, n_rows : (P,) cluster * K + competitor, sorted, and the number of rows with this pair
     priority, sample : (K, m) and (K, m, d) the priority and the relevance of the sampled rows. If a cluster
@@ -47,6 +50,7 @@ class Aggregate:
     relevance: Floats
     mean: Floats
     count: Floats
+    kind: NDArray[np.intp]
     n_invalid: int
     pairs: NDArray[np.int64]
     n_rows: NDArray[np.int64]
@@ -64,6 +68,7 @@ class Aggregate:
             np.zeros(shape),
             np.zeros(shape),
             np.zeros(shape),
+            np.full(n_features, _BOOLEAN, np.intp),
             0,
             np.zeros(0, np.int64),
             np.zeros(0, np.int64),
@@ -86,6 +91,7 @@ class Aggregate:
         mean, count = _means(result.table, cluster, n_clusters)
         total = group_sums(relevance, cluster, n_clusters)
         self._mix(size, total / np.maximum(size, 1)[:, None], mean, count)
+        self.kind = np.maximum(self.kind, _kinds(result.table))
         self._count(*count_pairs(cluster, result.competitor[valid], n_clusters))
         priority = rng.random(len(cluster))
         highest = self.priority.max(axis=1)  # after many rows, few new rows have smaller priorities
@@ -100,6 +106,7 @@ class Aggregate:
     def merge(self, other: Aggregate) -> None:
         """Add another aggregate."""
         self._mix(other.size, other.relevance, other.mean, other.count)
+        self.kind = np.maximum(self.kind, other.kind)
         self._count(other.pairs, other.n_rows)
         self.n_invalid, self.limit = self.n_invalid + other.n_invalid, np.minimum(self.limit, other.limit)
         for k in range(len(self.size)):
@@ -129,9 +136,12 @@ class Aggregate:
     def summary(self, labels: NDArray[Any], names: list[str]) -> Summary:
         """Return the summary of all rows, with the relevance and the means of `Explanation.summary`.
 
-        Non-numeric columns have no means. Features are compared with the clusters whose means differ most,
-        since the contributions of the competitors are not known.
+        Categories have no means. Features are compared with the clusters whose means differ most, since the
+        contributions of the competitors are not known.
         """
+        dates, booleans, categories = (
+            frozenset(np.flatnonzero(self.kind == kind).tolist()) for kind in (_DATE, _BOOLEAN, _CATEGORY)
+        )
         present = self.size > 0
         mean = np.where(self.count > 0, self.mean, np.nan)
         members = MemberClusters.of_pairs(self.pairs, self.n_rows, len(labels))
@@ -142,6 +152,9 @@ class Aggregate:
             mean[present],
             self.count[present],
             names,
+            dates=dates,
+            booleans=booleans,
+            notes=dict.fromkeys(categories, _NOT_COMPARED),
         )
 
     def quantiles(self) -> Floats:
@@ -189,6 +202,7 @@ class Aggregate:
         shapes: dict[str, tuple[int, ...]] = {
             **dict.fromkeys(("relevance", "mean", "count"), (n_clusters, n_features)),
             **dict.fromkeys(("size", "limit"), (n_clusters,)),
+            "kind": (n_features,),
             **dict.fromkeys(("pairs", "n_rows"), self.n_rows.shape[:1]),
             "priority": (n_clusters, *n),
             "sample": (n_clusters, *n, n_features),
@@ -239,10 +253,16 @@ def _weighted(a: Floats, weight_a: Any, b: Floats, weight_b: Any) -> Floats:
 def _means(table: Table, cluster: Any, n_clusters: int) -> tuple[Floats, Floats]:
     """Return the means in each cluster, (K, d), and the numbers of values, (K, d).
 
-    Both are 0 for a column that is not numeric or has no values in the cluster.
+    Both are 0 for a column of categories, and for a column that has no values in the cluster.
     """
     reference, moved, count = group_means(table, cluster, n_clusters)
-    found = moved + reference
-    not_numeric = [*table.categories, *table.dates]
-    found[:, not_numeric], count[:, not_numeric] = 0.0, 0.0
+    found, categories = moved + reference, [*table.categories]
+    found[:, categories], count[:, categories] = 0.0, 0.0
     return np.nan_to_num(found), count
+
+
+def _kinds(table: Table) -> NDArray[np.intp]:
+    """Return the kind of each column, (d,)."""
+    kind = np.full(len(table.feature_names), _NUMBER, np.intp)
+    kind[[*table.booleans]], kind[[*table.dates]], kind[[*table.categories]] = _BOOLEAN, _DATE, _CATEGORY
+    return kind

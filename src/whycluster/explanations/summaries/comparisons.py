@@ -46,6 +46,7 @@ class Comparisons:
     missing : (P, d) the share of rows whose value is missing, or None if no values are missing
     categories : the categorical columns
     names : the names of the categories of these columns
+    notes : for columns that have nothing to compare, the reason
     """
 
     labels: list[Any]
@@ -56,6 +57,7 @@ class Comparisons:
     missing: Floats | None
     categories: Mapping[int, CategoryCounts]
     names: Mapping[int, Any]
+    notes: Mapping[int, str]
 
     @classmethod
     def of(
@@ -69,6 +71,7 @@ class Comparisons:
         categories: Mapping[int, CategoryCounts] | None = None,
         names: Mapping[int, Any] | None = None,
         find_rivals: FindRivals | None = None,
+        notes: Mapping[int, str] | None = None,
     ) -> Comparisons:
         """Compare clusters with their rivals, which have rows; noise is a rival only if there is no other.
 
@@ -90,6 +93,7 @@ class Comparisons:
             missing if missing is not None and missing.any() else None,
             categories or {},
             names or {},
+            notes or {},
         )
 
     @cached_property
@@ -232,6 +236,8 @@ class Comparisons:
 
     def _why_nothing(self, group: int, column: int) -> str:
         """Return why there is nothing to say about a feature of a cluster, as a noun phrase."""
+        if column in self.notes:
+            return self.notes[column]
         if column in self.categories:
             n_known, n_words = self.categories[column].n_values[self.groups[group]], len(self.names[column])
             if n_known and n_words > MOST_CATEGORIES:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from textwrap import fill
@@ -336,8 +336,12 @@ def summary_of(
     mean: Floats,
     count: Floats,
     names: list[str],
+    *,
+    dates: frozenset[int],
+    booleans: frozenset[int],
+    notes: Mapping[int, str],
 ) -> Summary:
-    """Return the summary of numeric columns whose means are already known.
+    """Return the summary of columns whose means are already known.
 
     Parameters
     ----------
@@ -346,13 +350,23 @@ def summary_of(
     relevance : (G, d) mean relevance
     mean, count : (G, d) the mean values, or NaN if there are no values, and the number of values in each mean
     names : (d,) the names of the features
+    dates, booleans : the columns of dates and of booleans
+    notes : for columns that have no means, the reason
     """
     # A column without any value may not be numeric, so its values need not be missing.
     missing = np.where(count.any(axis=0), 1.0 - count / members.size[:, None], 0.0)
-    compared = Comparisons.of(members, labels, members.codes, members.size, mean, missing)
+    compared = Comparisons.of(members, labels, members.codes, members.size, mean, missing, notes=notes)
     clusters, directions = labels[members.codes], compared.directions
     return Summary(
-        clusters, members.size, relevance, directions, *_typical(compared, count), compared, list(names)
+        clusters,
+        members.size,
+        relevance,
+        directions,
+        *_typical(compared, count),
+        compared,
+        list(names),
+        _dates=dates,
+        _booleans=booleans,
     )
 
 
