@@ -116,6 +116,12 @@ def test_a_single_row_far_outside_is_warned_of() -> None:
             "column 'since' must hold dates, but holds numbers. Convert them first, or pass check=False.",
         ),
         (
+            lambda frame: frame.assign(age=frame["age"] > 40),
+            "error: assign: new must have the columns and units of the rows that the segmentation was made "
+            "on; column 'age' must hold numbers, but holds booleans. Convert them first, or pass "
+            "check=False.",
+        ),
+        (
             lambda frame: frame.assign(city="Paris"),
             "assign: column 'city' holds ['Paris'] in 120 of 120 rows, which the segmentation was not made "
             "on.",
@@ -154,6 +160,19 @@ def test_a_single_row_far_outside_is_warned_of() -> None:
 )
 def test_columns_of_another_kind(change: Callable[[Any], Any], message: str) -> None:
     assert problems(change(customers(5))) == message
+
+
+def test_booleans_may_be_0_and_1_but_no_other_numbers() -> None:
+    frame = customers().assign(told=customers()["age"] > 45)[["age", "told"]]
+    seg = wc.segment(frame, 3, measure_quality=False)
+    labels = seg.assign(frame)
+    assert (seg.assign(frame.assign(told=frame["told"].astype(int))) == labels).all()
+    assert problems(frame.assign(told=frame["told"] + 1), seg) == (
+        "error: assign: new must have the columns and units of the rows that the segmentation was made on; "
+        "column 'told' must hold booleans, but holds numbers. Convert them first, or pass check=False."
+    )
+    coded = frame.assign(told=frame["told"].astype(int))
+    assert (wc.segment(coded, 3, measure_quality=False).assign(frame) == labels).all()
 
 
 def test_dates_far_away_are_warned_of() -> None:

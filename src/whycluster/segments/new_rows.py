@@ -139,7 +139,7 @@ def _deviation(
     values : (n,) the new values, which are codes if there are categories
     n_known : the number of known rows
     """
-    found = _check_kind(column, kind, names)
+    found = _check_kind(column, kind, names) or _check_booleans(column, kind, values)
     if column.kind.is_categorical and names is None and kind.is_numeric:
         names, values = _as_categories(values)
     if found is None and names is not None:
@@ -166,6 +166,17 @@ def _check_kind(column: KnownColumn, kind: ColumnKind, names: Sequence[Any] | No
         f"column {column.name!r} must hold {column.kind.value}, but holds {kind.value}",
         is_grave=True,
     )
+
+
+def _check_booleans(column: KnownColumn, kind: ColumnKind, values: Floats) -> Deviation | None:
+    """Return a deviation if booleans replace numbers, or the other way around; 0 and 1 may be either."""
+    if {kind, column.kind} != {ColumnKind.BOOLEAN, ColumnKind.NUMBER}:
+        return None
+    numbers = np.array(column.range or ()) if kind is ColumnKind.BOOLEAN else values[np.isfinite(values)]
+    if np.isin(numbers, (0.0, 1.0)).all():
+        return None
+    text = f"column {column.name!r} must hold {column.kind.value}, but holds {kind.value}"
+    return Deviation(column.name, text, is_grave=True)
 
 
 def _as_categories(values: Floats) -> tuple[list[str], Floats]:
