@@ -125,6 +125,32 @@ def test_an_unseen_category_is_a_warning(seg: wc.Segmentation) -> None:
     wc.changes(seg, frame, frame.assign(city="Lima"), on="CustomerID", check=False)
 
 
+@pytest.mark.parametrize("factor", [1.1, 0.92, 4.0])
+def test_a_currency_close_to_the_old_one_is_a_warning(factor: float, seg: wc.Segmentation) -> None:
+    frame = customers()
+    converted = frame.sample(frac=1, random_state=0).assign(
+        spend=lambda month: (month["spend"] * factor).round(2)
+    )
+    converted.loc[converted.index[:9], "spend"] += 7
+    n_rows = int(((frame["spend"] != 0) & frame["spend"].notna()).sum())
+    with pytest.warns(wc.PopulationWarning) as caught:
+        wc.changes(seg, frame, converted, on="CustomerID")
+    (message,) = [str(warning.message) for warning in caught]
+    assert message.startswith(f"changes: column 'spend' was multiplied by {factor:g} in ")
+    assert message.endswith(
+        f" of {n_rows} common rows with a value other than 0, as if the currency or unit had changed. If "
+        "it has, convert the column first."
+    )
+    wc.changes(seg, frame, converted, on="CustomerID", check=False)
+
+
+def test_growth_that_differs_between_rows_is_no_change_of_the_unit(seg: wc.Segmentation) -> None:
+    frame, rng = customers(), np.random.default_rng(0)
+    wc.changes(
+        seg, frame, frame.assign(spend=frame["spend"] * rng.normal(1.1, 0.02, len(frame))), on="CustomerID"
+    )
+
+
 def test_missing_values_that_the_model_cannot_take_are_named() -> None:
     frame = customers()[["CustomerID", "age", "visits"]]
     X = frame[["age", "visits"]]

@@ -4,6 +4,7 @@ In reading order:
 
 - `comparing`: `changes`, which compares two tables
 - `pairing`: the rows that both tables have, by their ids
+- `units`: columns that changed by the same factor in all rows
 - `matching`: the clusters of an old and a new segmentation that correspond to each other
 - `accounts`: what each column contributed to a move
 - `paths`: the same for energies in which the columns depend on each other

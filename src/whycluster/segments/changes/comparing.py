@@ -22,6 +22,7 @@ from whycluster.segments.changes.matching import NONE, MatchedClusters, match_cl
 from whycluster.segments.changes.pairing import PairedRows
 from whycluster.segments.changes.record import ChangeRecord, Moves
 from whycluster.segments.changes.result import Changes
+from whycluster.segments.changes.units import warn_of_units
 from whycluster.segments.segmentation import Segmentation
 
 _WHERE = "changes"
@@ -58,7 +59,7 @@ def changes(*given: Any, on: Hashable, check: bool = True) -> Changes:
         the same order. A row whose id is only in ``before`` is gone, and one whose id is only in ``after``
         is new.
     check : whether to compare both tables with the rows that the segmentations were made on, as
-        `Segmentation.assign` does
+        `Segmentation.assign` does, and to warn of columns that changed by the same factor in all rows
 
     Returns
     -------
@@ -80,6 +81,8 @@ def changes(*given: Any, on: Hashable, check: bool = True) -> Changes:
         _check_columns(segmentations, before, after)
     months = [_Month.of(each, before, after, check) for each in segmentations]
     old, new = months[0], months[-1]
+    if check:
+        warn_of_units(old.before, old.after, pairing, _WHERE)
     matches = _match(old, new) if len(months) > 1 else MatchedClusters.same(old.segmentation.labels)
     codes = old.before_codes, matches.from_new[new.after_codes]
     units = _units(old.segmentation, new.segmentation)
