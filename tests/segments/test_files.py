@@ -57,6 +57,7 @@ def test_the_summary_knows_dates_booleans_and_categories(suffix: str, tmp_path: 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", wc.PopulationWarning)  # half of a month is a small sample
         found = wc.explain_dataset(seg, data, tmp_path / "out", output="summary").summary
+    assert found is not None
     whole = seg.explain(frame).summary()
     age, spend, city, since, told = range(5)
     numbers = [age, spend, since, told]
