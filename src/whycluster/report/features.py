@@ -15,13 +15,12 @@ from whycluster.data.arrays import evenly_spaced, strongest
 from whycluster.data.table import Table
 from whycluster.explanations import findings
 from whycluster.explanations.explanation import Explanation
-from whycluster.explanations.reasons.rules import ClusterRules, Rule
+from whycluster.explanations.reasons.rules import ClusterRules
 from whycluster.explanations.stories.member_sample import MemberSample
 from whycluster.explanations.stories.story import splits_evidence
 from whycluster.explanations.summaries.naming import propose_names
 from whycluster.explanations.summaries.statements import Statement, format_values, values_and_comparisons
 from whycluster.explanations.summaries.summary import Summary
-from whycluster.explanations.wording.formatting import percent
 from whycluster.report.contents import FEW_CLUSTERS, LEAST_SHARE, N_COMPETITORS, Contents, Plan
 from whycluster.report.distributions import Distributions
 from whycluster.report.formatting import clean_names, clean_sentences, format_shares
@@ -42,14 +41,12 @@ _SAMPLED_ROWS, _SAMPLED_COLUMNS = 500, 100  # rows and columns from which the si
 
 def _as_lines(found: ClusterRules) -> dict[str, Any]:
     """Return the rules of a cluster as text."""
-
-    def line(text: str, each: Rule | ClusterRules) -> dict[str, str]:
-        coverage, precision = percent(each.coverage), percent(each.precision)
-        return {"text": text, "coverage": coverage, "precision": precision}
-
-    texts = clean_sentences([rule.text for rule in found.rules])
-    lines = [line(text, rule) for text, rule in zip(texts, found.rules, strict=True)]
-    return {"lines": lines, "together": line("", found) if len(lines) > 1 else None}
+    texts = [*clean_sentences([rule.text for rule in found.rules]), ""]
+    lines = [
+        dict(zip(("text", "coverage", "precision"), (text, *each.figures), strict=True))
+        for text, each in zip(texts, (*found.rules, found), strict=True)
+    ]
+    return {"lines": lines[:-1], "together": lines[-1] if len(lines) > 2 else None}
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,9 @@ from sklearn.preprocessing import StandardScaler
 
 import whycluster as wc
 from tests.optional import optional
+from whycluster.explanations.reasons.binning import bound_between
 from whycluster.explanations.reasons.column_values import ColumnValues
-from whycluster.explanations.reasons.conditions import Condition, as_number, bound_between
+from whycluster.explanations.reasons.conditions import Condition, as_number
 
 if TYPE_CHECKING:
     import pandas as pd

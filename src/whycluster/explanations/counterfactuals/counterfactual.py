@@ -42,6 +42,7 @@ from whycluster.explanations.counterfactuals.quadratic_step import nearest_clust
 from whycluster.explanations.counterfactuals.short_values import (
     as_cell,
     before_and_change,
+    exact_text,
     exactly,
     rounded_down,
     rounded_outward,
@@ -309,7 +310,7 @@ class Counterfactual:
     def _single_line(self, i: int, value: Any, size: float) -> list[str]:
         before = before_and_change(self.before[i], value)[0] if value is not self.single[i] else ""
         off = outside(np.array([as_cell(value)], dtype=object), self._ranges[:, [i]])
-        texts = [before or text_of(exactly(self.before[i])), text_of(value), f"{size:.3g}"]
+        texts = [before or exact_text(self.before[i]), text_of(value), f"{size:.3g}"]
         return [str(self.feature_names[i]), *texts, _OUTSIDE * bool(off[0])]
 
 

@@ -13,7 +13,6 @@ from typing import Any
 
 from whycluster.data import display
 from whycluster.data.arrays import is_real
-from whycluster.data.missing import is_missing
 from whycluster.explanations.counterfactuals.cell_values import apart, is_day, moved
 
 N_SHORT = 8
@@ -82,9 +81,7 @@ def _rounded_times(value: Any, by: float) -> list[Any]:
 
 def exactly(value: Any) -> Any:
     """Return a value with all of its digits, as in `rounded_outward`."""
-    if is_missing(value) or not (is_real(value) or isinstance(value, Decimal)):
-        return value
-    return value if isinstance(value, Decimal) else Decimal(repr(float(value)))
+    return Decimal(repr(float(value))) if is_real(value) and value == value else value
 
 
 def as_cell(value: Any) -> Any:
@@ -103,6 +100,11 @@ def text_of(value: Any) -> str:
         text = value.isoformat(" ")
         return text if value.second or value.microsecond else value.isoformat(" ", "minutes")
     return display.format_value(value)
+
+
+def exact_text(value: Any) -> str:
+    """Return a value as text, with all of its digits."""
+    return text_of(exactly(value))
 
 
 def before_and_change(before: Any, short: Any) -> tuple[str, str]:

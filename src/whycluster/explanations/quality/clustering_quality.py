@@ -278,14 +278,14 @@ def _resample(
     rng, n, codes = np.random.default_rng(seed), len(sample.codes), sample.codes
     size = np.bincount(codes)
     agreement, similarity = np.empty(_N_REFITS), np.empty((_N_REFITS, len(size)))
-    for i in range(_N_REFITS):
-        drawn = sample.rows[rng.integers(n, size=n)]
-        _, other = np.unique(reference.clusters(drawn, sample.rows, seed + i), return_inverse=True)
+    drawn = [sample.rows[rng.integers(n, size=n)] for _ in range(_N_REFITS)]
+    for i, found in enumerate(reference.clusters_of_each(drawn, seed, sample.rows)):
+        _, other = np.unique(found, return_inverse=True)
         agreement[i] = adjusted_rand_score(codes, other)
         width = int(other.max()) + 1
         both = np.bincount(codes * width + other, minlength=len(size) * width).reshape(-1, width)
         similarity[i] = (both / (size[:, None] + np.bincount(other) - both)).max(axis=1)
-        bar.step()
+    bar.step(_N_REFITS)
     return float(agreement.mean()), similarity.mean(axis=0)
 
 
@@ -295,13 +295,13 @@ def _compare(sample: _Sample, reference: Refitting, seed: int, bar: Progress) ->
     silhouette = float(_silhouettes(sample, sample.rows, sample.codes).mean())
     nulls = []
     for kind in data.kinds:
-        drawn = np.empty(_N_DRAWS)
-        for i in range(_N_DRAWS):
-            without = data.draw(kind, rng)
-            codes = reference.clusters(without, without, seed + i)
-            drawn[i] = _silhouettes(sample, without, codes).mean()
+        without = data.draws(kind, rng, _N_DRAWS)
+        clusters = reference.clusters_of_each(without, seed)
+        drawn = [
+            _silhouettes(sample, rows, codes).mean() for rows, codes in zip(without, clusters, strict=True)
+        ]
         bar.step(_N_DRAWS)
-        mean, deviation = float(drawn.mean()), float(drawn.std(ddof=1))
+        mean, deviation = float(np.mean(drawn)), float(np.std(drawn, ddof=1))
         nulls.append(Null(kind, mean, deviation, (silhouette - mean) / max(deviation, 1e-9)))
     return tuple(nulls)
 

@@ -35,6 +35,10 @@ class NullData:
         """The kinds of data; a single column has no correlations to keep."""
         return ["normal", "uniform", "shuffled"][: 3 if self.rows.shape[1] > 1 else 2]
 
+    def draws(self, kind: str, rng: np.random.Generator, n: int) -> list[Floats]:
+        """Draw ``n`` times; see `draw`."""
+        return [self.draw(kind, rng) for _ in range(n)]
+
     def draw(self, kind: str, rng: np.random.Generator) -> Floats:
         """Draw as many rows as given.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -45,6 +46,19 @@ class Refitting:
         from sklearn.cluster import KMeans
 
         return cls(KMeans(n_clusters, n_init=3), np.inf)
+
+    def clusters_of_each(
+        self, fitted: Sequence[Floats], seed: int, predicted: Floats | None = None
+    ) -> list[NDArray[Any]]:
+        """Return the `clusters` of copies fitted to several sets of rows.
+
+        They are those of ``predicted`` or, by default, those of the rows that the copy was fitted to. The
+        seeds are ``seed``, ``seed`` + 1, ...
+        """
+        return [
+            self.clusters(rows, rows if predicted is None else predicted, seed + i)
+            for i, rows in enumerate(fitted)
+        ]
 
     def clusters(self, fitted: Floats, predicted: Floats, seed: int) -> NDArray[Any]:
         """Fit a copy with a random seed to some rows, and return the clusters of the same or other rows.

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import math
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -10,13 +13,25 @@ from numpy.typing import NDArray
 
 from whycluster.core.arrays import Codes, Floats
 from whycluster.data.columns import category_as_text
-from whycluster.explanations.reasons.column_values import BOOLEAN, CATEGORY, ColumnValues
-from whycluster.explanations.reasons.conditions import Condition, bound_between, is_stepwise, next_bound
-from whycluster.explanations.reasons.rule_search import Binned, Range
+from whycluster.explanations.counterfactuals.short_values import UNITS
+from whycluster.explanations.reasons.column_values import (
+    BOOLEAN,
+    CATEGORY,
+    DAY,
+    DURATION,
+    TEMPORAL,
+    TIME,
+    ColumnValues,
+)
+from whycluster.explanations.reasons.conditions import Condition
+from whycluster.explanations.reasons.rule_search import Binned, Range, Ranges
 
 _N_CUTS = 32  # cuts at quantiles of all rows, and as many at quantiles of the members
 _MOST_LISTED = 5  # categories in a condition
 _MOST_RANKED = 20  # categories that get a separate bin
+_MOST_DIGITS = 20  # of a bound, below the leading digit of the gap
+_DAY = dt.timedelta(days=1)
+_EPOCH = dt.datetime(1970, 1, 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,8 +69,11 @@ class Binning:
         has_missing = np.array([bool(np.isnan(column.values).any()) for column in columns])
         return cls(columns, cuts, Binned(codes, n_bins, most, has_missing, weight))
 
-    def condition(self, found: Range) -> Condition:
-        """Return a range of bins as a condition."""
+    def conditions(self, found: Ranges) -> tuple[Condition, ...]:
+        """Return ranges of bins as conditions."""
+        return tuple(self._condition(each) for each in found)
+
+    def _condition(self, found: Range) -> Condition:
         column, cut = self.columns[found.column], self.cuts[found.column]
         n = len(cut) + 1
         nan = column.is_float and bool(self.binned.has_missing[found.column])
@@ -68,10 +86,10 @@ class Binning:
             return Condition(column.name, CATEGORY, values=tuple(names))
         if column.kind == BOOLEAN:
             return Condition(column.name, BOOLEAN, values=(found.low >= 0,))
-        low = None if found.low < 0 else next_bound(self._bound(found.column, found.low), column)
+        low = None if found.low < 0 else _next_bound(self._bound(found.column, found.low), column)
         high = None if found.high == n - 1 else self._bound(found.column, found.high)
         return Condition(
-            column.name, column.kind, low, high, low is not None and is_stepwise(column), may_be_nan=nan
+            column.name, column.kind, low, high, low is not None and _is_stepwise(column), may_be_nan=nan
         )
 
     def _bound(self, place: int, bin_number: int) -> Any:
@@ -118,3 +136,63 @@ def _category_bins(values: Floats, ranked: Codes) -> NDArray[np.int16]:
     rank = np.full(n + 1, len(ranked), dtype=np.int16)  # the last entry is for -1 and missing values
     rank[ranked] = np.arange(len(ranked))
     return np.asarray(rank[np.where(values >= 0, values, n).astype(np.intp)])
+
+
+def bound_between(low: float, high: float, column: ColumnValues) -> Any:
+    """Return a short bound t with low <= t < high, in the units of the column.
+
+    It is the value with the fewest digits or, for times, the coarsest unit, that is nearest to the middle.
+    """
+    if column.kind in TEMPORAL:
+        return _time_between(low, high, column)
+    if column.is_whole:
+        return math.floor((low + high) / 2.0) if high - low > 1.0 else int(low)
+    return float(_shortest_between(Decimal(low), Decimal(high)))
+
+
+def _shortest_between(low: Decimal, high: Decimal) -> Decimal:
+    """Return the shortest decimal t with low <= t < high, also as floats."""
+    place = (high - low).adjusted() + 1
+    middle = (low + high) / 2
+    while place > (high - low).adjusted() - _MOST_DIGITS:
+        unit = Decimal(1).scaleb(place)
+        found = (middle / unit).to_integral_value() * unit
+        if low <= found < high and float(low) <= float(found) < float(high):
+            return found
+        place -= 1
+    return low
+
+
+def _time_between(low: float, high: float, column: ColumnValues) -> Any:
+    """Return the coarsest time t with low <= t < high that is nearest to the middle; bounds are in days."""
+    if column.kind == DAY:
+        return dt.date.fromordinal(_EPOCH.toordinal() + math.floor((low + high) / 2.0))
+    for unit in UNITS:
+        step = unit / _DAY
+        into = unit * round((low + high) / 2.0 / step)
+        if low <= into / _DAY < high:
+            break
+    else:
+        into = dt.timedelta(microseconds=math.floor(low * 86_400e6))
+    return _as_time(into, column)
+
+
+def _as_time(into: dt.timedelta, column: ColumnValues) -> Any:
+    if column.kind == DURATION:
+        return into
+    found = _EPOCH + into
+    if column.kind == TIME:
+        return found.time()
+    return found.replace(tzinfo=dt.timezone.utc) if column.has_zone else found
+
+
+def _next_bound(bound: Any, column: ColumnValues) -> Any:
+    """Return the next whole number or the next day after a bound; other kinds of bounds stay unchanged."""
+    if column.kind == DAY:
+        return bound + _DAY
+    return bound + 1 if column.is_whole and column.kind not in TEMPORAL else bound
+
+
+def _is_stepwise(column: ColumnValues) -> bool:
+    """Return whether a column holds only whole numbers or days, so that lower bounds are included."""
+    return column.kind == DAY or (column.is_whole and column.kind not in TEMPORAL)

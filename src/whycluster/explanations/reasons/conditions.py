@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -16,14 +15,12 @@ from whycluster.core.errors import InvalidInputError
 from whycluster.data.days import to_days
 from whycluster.data.display import format_items, format_names
 from whycluster.data.sql_quoting import quote_name, quote_value
-from whycluster.explanations.counterfactuals.short_values import UNITS, exactly, text_of
+from whycluster.explanations.counterfactuals.short_values import exact_text
 from whycluster.explanations.reasons.column_values import (
     BOOLEAN,
     CATEGORY,
     DAY,
-    DURATION,
     TEMPORAL,
-    TIME,
     TIMESTAMP,
     ColumnValues,
 )
@@ -59,12 +56,14 @@ class Condition:
     @property
     def text(self) -> str:
         """The condition in words, such as "age is at least 30"."""
-        return f"{format_items([self.feature])[0]} is {self._predicate()}"
+        return describe_all([self])
 
     def __str__(self) -> str:
         return self.text
 
-    def _predicate(self) -> str:
+    @property
+    def predicate(self) -> str:
+        """What the condition requires of the column, such as "at least 30"."""
         if self.missing is not None:
             return "missing" if self.missing else "not missing"
         if self.kind == BOOLEAN:
@@ -75,7 +74,7 @@ class Condition:
         return self._bounds()
 
     def _bounds(self) -> str:
-        low, high = (None if each is None else text_of(exactly(each)) for each in (self.low, self.high))
+        low, high = (None if each is None else exact_text(each) for each in (self.low, self.high))
         if low is not None and high is not None and self.low_included:
             return low if low == high else f"from {low} to {high}"
         above, at_most = _WORDS.get(self.kind, ("at least" if self.low_included else "above", "at most"))
@@ -139,6 +138,23 @@ class Condition:
         return f"({name} IS NULL OR {name} > {infinity})" if self.missing else f"{name} <= {infinity}"
 
 
+def describe_all(conditions: Sequence[Condition]) -> str:
+    """Return conditions that all have to hold, in words."""
+    names = format_items([each.feature for each in conditions])
+    return " and ".join(f"{name} is {each.predicate}" for name, each in zip(names, conditions, strict=True))
+
+
+def hold_all(
+    conditions: Sequence[Condition], columns: Mapping[Hashable, ColumnValues], n_rows: int
+) -> NDArray[np.bool_]:
+    """Return the rows for which all conditions hold, (n,)."""
+    result = np.ones(n_rows, dtype=bool)
+    for each in conditions:
+        result &= each.holds(columns[each.feature])
+    return result
+
+
+_DAY = dt.timedelta(days=1)
 _JOINING = (", ", " and ", " or ")
 _NOUNS = {"number": "numbers", "boolean": "booleans", "category": "categories"}
 _WORDS = {DAY: ("on or after", "on or before"), TIMESTAMP: ("after", "not after")}
@@ -156,68 +172,3 @@ def as_number(bound: Any) -> float:
     if isinstance(bound, (dt.date, dt.time, dt.timedelta)):
         return to_days(bound)
     return float(bound)
-
-
-def bound_between(low: float, high: float, column: ColumnValues) -> Any:
-    """Return a short bound t with low <= t < high, in the units of the column.
-
-    It is the value with the fewest digits or, for times, the coarsest unit, that is nearest to the middle.
-    """
-    if column.kind in TEMPORAL:
-        return _time_between(low, high, column)
-    if column.is_whole:
-        return math.floor((low + high) / 2.0) if high - low > 1.0 else int(low)
-    return float(_shortest_between(Decimal(low), Decimal(high)))
-
-
-def _shortest_between(low: Decimal, high: Decimal) -> Decimal:
-    """Return the shortest decimal t with low <= t < high, also as floats."""
-    place = (high - low).adjusted() + 1
-    middle = (low + high) / 2
-    while place > (high - low).adjusted() - _MOST_DIGITS:
-        unit = Decimal(1).scaleb(place)
-        found = (middle / unit).to_integral_value() * unit
-        if low <= found < high and float(low) <= float(found) < float(high):
-            return found
-        place -= 1
-    return low
-
-
-_MOST_DIGITS = 20
-_DAY = dt.timedelta(days=1)
-_EPOCH = dt.datetime(1970, 1, 1)
-
-
-def _time_between(low: float, high: float, column: ColumnValues) -> Any:
-    """Return the coarsest time t with low <= t < high that is nearest to the middle; bounds are in days."""
-    if column.kind == DAY:
-        return dt.date.fromordinal(_EPOCH.toordinal() + math.floor((low + high) / 2.0))
-    for unit in UNITS:
-        step = unit / _DAY
-        into = unit * round((low + high) / 2.0 / step)
-        if low <= into / _DAY < high:
-            break
-    else:
-        into = dt.timedelta(microseconds=math.floor(low * 86_400e6))
-    return _as_time(into, column)
-
-
-def _as_time(into: dt.timedelta, column: ColumnValues) -> Any:
-    if column.kind == DURATION:
-        return into
-    found = _EPOCH + into
-    if column.kind == TIME:
-        return found.time()
-    return found.replace(tzinfo=dt.timezone.utc) if column.has_zone else found
-
-
-def next_bound(bound: Any, column: ColumnValues) -> Any:
-    """Return the next whole number or the next day after a bound; other kinds of bounds stay unchanged."""
-    if column.kind == DAY:
-        return bound + _DAY
-    return bound + 1 if column.is_whole and column.kind not in TEMPORAL else bound
-
-
-def is_stepwise(column: ColumnValues) -> bool:
-    """Return whether a column holds only whole numbers or days, so that lower bounds are included."""
-    return column.kind == DAY or (column.is_whole and column.kind not in TEMPORAL)

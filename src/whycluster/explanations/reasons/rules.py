@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from textwrap import fill
@@ -27,7 +27,7 @@ from whycluster.data.validation import check_integer
 from whycluster.explanations.base import BaseExplanation
 from whycluster.explanations.reasons.binning import Binning
 from whycluster.explanations.reasons.column_values import TEMPORAL, ColumnValues, read_columns
-from whycluster.explanations.reasons.conditions import Condition
+from whycluster.explanations.reasons.conditions import Condition, describe_all, hold_all
 from whycluster.explanations.reasons.per_cluster import PerCluster
 from whycluster.explanations.reasons.rule_search import RuleSearch
 from whycluster.explanations.wording.formatting import WIDTH, percent
@@ -57,6 +57,11 @@ class _Match:
         """The share of the rows that satisfy it that are in the cluster; NaN if there are none."""
         return self.n_members / self.n_rows if self.n_rows else float("nan")
 
+    @property
+    def figures(self) -> tuple[str, str]:
+        """The coverage and the precision as text."""
+        return percent(self.coverage), percent(self.precision)
+
 
 @dataclass(frozen=True)
 class Rule(_Match):
@@ -76,7 +81,7 @@ class Rule(_Match):
     @property
     def text(self) -> str:
         """The conditions in words."""
-        return " and ".join(condition.text for condition in self.conditions)
+        return describe_all(self.conditions)
 
     def __str__(self) -> str:
         return self.text
@@ -234,7 +239,7 @@ class Rules(PerCluster[ClusterRules]):
                 each.check(columns[each.feature], "apply")
         found = np.full(raw.n_rows, None, dtype=object)
         for rule in reversed(self.ordered):  # so that the first rule is written last
-            found[_holds(rule.conditions, columns, raw.n_rows)] = rule.cluster
+            found[hold_all(rule.conditions, columns, raw.n_rows)] = rule.cluster
         return found
 
 
@@ -249,24 +254,13 @@ def _lines(each: ClusterRules) -> list[list[str]]:
         return [[*first, "no rule found", "", ""]]
     lines = []
     for number, rule in enumerate(each.rules):
-        start = "or " * (number > 0)
-        figures = [percent(rule.coverage), percent(rule.precision)]
+        start, figures = "or " * (number > 0), rule.figures
         for condition in rule.conditions:
             lines.append([*first, start + condition.text, *figures])
-            first, figures, start = ["", ""], ["", ""], "   " * (number > 0) + "and "
+            first, figures, start = ["", ""], ("", ""), "   " * (number > 0) + "and "
     if len(each.rules) > 1:
-        lines.append(["", "", "together", percent(each.coverage), percent(each.precision)])
+        lines.append(["", "", "together", *each.figures])
     return lines
-
-
-def _holds(
-    conditions: Sequence[Condition], columns: dict[Hashable, ColumnValues], n_rows: int
-) -> NDArray[np.bool_]:
-    """Return the rows for which all conditions hold."""
-    result = np.ones(n_rows, dtype=bool)
-    for each in conditions:
-        result &= each.holds(columns[each.feature])
-    return result
 
 
 def find_rules(exp: BaseExplanation, relevance: NDArray[Any], max_conditions: int, max_rules: int) -> Rules:
@@ -298,7 +292,7 @@ def find_rules(exp: BaseExplanation, relevance: NDArray[Any], max_conditions: in
             member = sample.codes == code
             binning = Binning.of(columns, member, sample.weight)
             search = RuleSearch(binning.binned, member, max_conditions, max_rules)
-            found[code] = [tuple(binning.condition(each) for each in ranges) for ranges in search.run()]
+            found[code] = [binning.conditions(each) for each in search.run()]
             bar.step()
     return _checked(exp, table, codes, found)
 
@@ -367,7 +361,7 @@ def _checked(
         size, label, union = int(member.sum()), exp.labels.tolist()[code], np.zeros(len(codes), dtype=bool)
         rules = []
         for conditions in conjunctions:
-            holds = _holds(conditions, columns, len(codes))
+            holds = hold_all(conditions, columns, len(codes))
             union |= holds
             rules.append(Rule(label, size, int(holds.sum()), int((holds & member).sum()), conditions))
         rules = sorted((rule for rule in rules if rule.n_members), key=lambda rule: -rule.n_members)
@@ -387,6 +381,6 @@ def _with_agreement(
     code_of = {label: code for code, label in enumerate(exp.labels.tolist())}
     given = np.full(len(codes), -1)
     for rule in reversed(rules.ordered):
-        given[_holds(rule.conditions, columns, len(codes))] = code_of[rule.cluster]
+        given[hold_all(rule.conditions, columns, len(codes))] = code_of[rule.cluster]
     n_right, n_wrong = int((given == codes).sum()), int(((given != codes) & (given >= 0)).sum())
     return Rules(rules.clusters, len(codes), n_right, n_wrong, table.feature_names, exp.data)
