@@ -29,10 +29,10 @@ from sklearn.preprocessing import Normalizer, StandardScaler
 import whycluster as wc
 from tests.optional import load_frame, optional
 from tests.report.page import HOSTILE, Page, explained_wines, hostile_table, many_rows, words_of
+from whycluster.data.display import percent
 from whycluster.explanations import findings
 from whycluster.explanations.maps.cluster_styles import SHAPES
 from whycluster.explanations.stories.member_sample import MemberSample
-from whycluster.explanations.wording.formatting import percent
 from whycluster.plots import style
 from whycluster.report.packing import scaled_halves
 from whycluster.report.sampling import choose_rows

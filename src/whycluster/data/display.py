@@ -14,6 +14,7 @@ _LONGEST_CELL = 40
 _LARGEST_WHOLE = 1e12  # larger numbers are printed with an exponent
 _ROUNDING = 1e-12  # numbers with a smaller relative difference may look the same
 MOST_DIGITS = 17
+MOST_LISTED = 5  # maximum number of items listed in a sentence
 _UNITS_OF_TIME = ("D", "m", "s", "us")
 _US_PER_DAY = 86_400_000_000
 
@@ -157,9 +158,9 @@ def clean(text: str, longest: int = _LONGEST_CELL) -> str:
     return line if len(line) <= longest else line[: longest - 3] + "..."
 
 
-def clean_all(texts: Iterable[str], longest: int = _LONGEST_CELL) -> list[str]:
-    """Clean several strings; see `clean`."""
-    return [clean(text, longest) for text in texts]
+def clean_all(values: Iterable[Any], longest: int = _LONGEST_CELL) -> list[str]:
+    """Return several values as text; see `clean`."""
+    return [clean(str(value), longest) for value in values]
 
 
 def format_name(name: Hashable) -> str:
@@ -176,6 +177,29 @@ def format_names(names: Iterable[Hashable]) -> list[str]:
 def format_items(names: Iterable[Hashable]) -> list[str]:
     """Format names for an enumeration; a name that could be read as several names is quoted."""
     return [f'"{text}"' if ", " in text or " and " in text else text for text in format_names(names)]
+
+
+def join_first(items: Sequence[str]) -> str:
+    """Return the items as a list in a sentence, shortened if there are many: "a, b and 7 more"."""
+    left = len(items) - MOST_LISTED
+    return join_words([*items[:MOST_LISTED], f"{left} more"] if left > 0 else items)
+
+
+def join_words(items: Sequence[str]) -> str:
+    """Return the items as a list in a sentence: "a, b and c"."""
+    return " and ".join([", ".join(items[:-1]), items[-1]] if len(items) > 1 else items)
+
+
+def capitalize(text: str) -> str:
+    """Return the text with its first letter in upper case."""
+    return text[:1].upper() + text[1:]
+
+
+def percent(part: float) -> str:
+    """Format a share as a percentage; only a share of exactly 1 becomes 100%, and only 0 becomes 0%."""
+    if 0.0 < part < 0.005:
+        return "under 1%"
+    return "over 99%" if 0.995 <= part < 1.0 else f"{part:.0%}"
 
 
 def printable_lines(text: str) -> str:

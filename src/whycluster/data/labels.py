@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
@@ -43,6 +43,13 @@ def cluster_name(label: Any, shown: str | None = None) -> str:
     if is_noise(label):
         return NOISE
     return f"cluster {display.clean(str(label)) if shown is None else shown}"
+
+
+def list_clusters(names: Sequence[str]) -> str:
+    """Return several clusters as text, given their formatted labels: "clusters 1, 2 and noise"."""
+    named = [name for name in names if name != NOISE]
+    text = [f"cluster{'s' * (len(named) > 1)} {display.join_first(named)}"] if named else []
+    return " and ".join(text + [NOISE] * (len(named) < len(names)))
 
 
 class Labels:

@@ -18,7 +18,7 @@ from whycluster.core.arrays import Codes, Floats
 from whycluster.core.attribution import CodedQuery
 from whycluster.core.errors import InvalidInputError
 from whycluster.data.display import format_names
-from whycluster.data.labels import NOISE
+from whycluster.data.labels import NOISE, list_clusters
 from whycluster.data.validation import check_integer
 from whycluster.explanations.base import BaseExplanation
 from whycluster.explanations.checks.all_checks import checks, warnings
@@ -28,7 +28,6 @@ from whycluster.explanations.quality.clustering_quality import Null, Quality, qu
 from whycluster.explanations.stories.member_sample import MemberSample, members_of
 from whycluster.explanations.summaries.statements import Statement
 from whycluster.explanations.summaries.summary import ClusterSummary, Summary
-from whycluster.explanations.wording.formatting import list_clusters
 
 __all__ = [
     "READ_FIRST",
@@ -216,7 +215,8 @@ def statements(exp: Explanation, n_features: int = 5, summary: Summary | None = 
         )
     check_integer(n_features, 1, "statements", "n_features")
     found = exp.summary() if summary is None else summary
-    return [each for group in range(len(found.clusters)) for each in found.statements(group, n_features)]
+    groups = range(len(found.clusters))
+    return [each for some in found.statements_of_each(groups, n_features) for each in some]
 
 
 def sentences(exp: BaseExplanation, summary: ClusterSummary | None = None) -> list[str]:

@@ -14,6 +14,7 @@ from whycluster.core.arrays import Codes
 from whycluster.core.errors import InvalidInputError
 from whycluster.core.rules import CONTRAST
 from whycluster.data import display
+from whycluster.data.display import percent
 from whycluster.data.labels import NOISE, as_list, noise_mask
 from whycluster.data.validation import check_integer
 from whycluster.explanations import findings
@@ -157,7 +158,7 @@ class Contents(ABC):
         left_out = self.options.left_out
         if not left_out:
             return []
-        reasons = clean_sentences(map(str, left_out.values()))
+        reasons = clean_sentences(left_out.values())
         return list(zip(clean_names(left_out), reasons, strict=True))
 
     def shared(self) -> dict[str, Any]:
@@ -395,7 +396,7 @@ class Contents(ABC):
                 "means": "Mean",
                 "words": [],
                 "size": size,
-                "share": _percent(size / max(1, self.n_rows)),
+                "share": percent(size / max(1, self.n_rows)),
                 "width": round(100 * size / max(1, self.n_rows), 1),
                 "proposed": "",
                 "typical_values": [],
@@ -494,13 +495,6 @@ class Contents(ABC):
     def features_between(self, pairs: Sequence[tuple[int, int]]) -> list[list[str]]:
         """Return, for each pair (group, code), the features that best separate the two clusters."""
         return [[] for _ in pairs]
-
-
-def _percent(share: float) -> str:
-    """Format a share of the rows; only a share of exactly 0 or 1 becomes 0% or 100%."""
-    if 0.0 < share < LEAST_SHARE:
-        return "under 1%"
-    return "over 99%" if 1.0 - LEAST_SHARE <= share < 1.0 else f"{share:.0%}"
 
 
 def _figure(value: float | None) -> str:

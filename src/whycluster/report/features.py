@@ -11,8 +11,7 @@ import numpy as np
 
 from whycluster.core.arrays import Codes
 from whycluster.data import display
-from whycluster.data.arrays import evenly_spaced, strongest
-from whycluster.data.table import Table
+from whycluster.data.arrays import strongest
 from whycluster.explanations import findings
 from whycluster.explanations.explanation import Explanation
 from whycluster.explanations.reasons.rules import ClusterRules
@@ -32,11 +31,10 @@ from whycluster.report.stories import (
     residuals,
 )
 from whycluster.report.typical import typical_values
-from whycluster.report.values import choose_encoding, encode_values, renumber_features
+from whycluster.report.values import encode_values, mean_bytes, renumber_features
 
 _MAX_NAMED = 10  # maximum number of unused columns that are named
 _ENOUGH = 10  # number of rows needed to tell that a column is unused
-_SAMPLED_ROWS, _SAMPLED_COLUMNS = 500, 100  # rows and columns from which the sizes of values are estimated
 
 
 def _as_lines(found: ClusterRules) -> dict[str, Any]:
@@ -286,16 +284,8 @@ class TableContents(Contents):
 
     @cached_property
     def _n_bytes_of_value(self) -> float:
-        """The mean number of bytes that a value takes, estimated from some rows and columns."""
-        table = self.exp.table
-        rows = evenly_spaced(table.n_rows, _SAMPLED_ROWS)
-        features = evenly_spaced(table.n_features, _SAMPLED_COLUMNS)
-        values = Table.pick(table.take(rows), np.tile(features, (len(rows), 1)))
-        sizes = [
-            2 if i in table.categories else choose_encoding(column, i in table.dates).n_bytes
-            for i, column in zip(features.tolist(), values.T, strict=True)
-        ]
-        return float(np.mean(sizes)) if sizes else 2.0
+        """The mean number of bytes that a value takes."""
+        return mean_bytes(self.exp.table)
 
     def plans(self) -> list[Plan]:
         """Return the plans to try, each with numbers of features, other clusters and contrasted features."""

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from functools import partial
 
 from whycluster.data import display
 
-_LONGEST_NAME = 80  # characters
-_LONGEST_SENTENCE = 1000
 _MINUS = "\N{MINUS SIGN}"  # as wide as a plus
 
 
-def clean_names(names: Iterable[Any]) -> list[str]:
-    """Put each name on one line, escape invisible characters, and shorten long names."""
-    return display.clean_all(map(str, names), _LONGEST_NAME)
+clean_names = partial(display.clean_all, longest=80)
+"""Put each name on one line, escape invisible characters, and shorten long names."""
 
-
-def clean_sentences(sentences: Iterable[str]) -> list[str]:
-    """Clean sentences that may contain names of any kind; see `clean_names`."""
-    return display.clean_all(sentences, _LONGEST_SENTENCE)
+clean_sentences = partial(display.clean_all, longest=1000)
+"""Clean sentences that may contain names of any kind; see `clean_names`."""
 
 
 def format_numbers(values: Iterable[float]) -> list[str]:

@@ -21,8 +21,8 @@ def typical_values(summary: Summary, groups: Sequence[int]) -> list[list[dict[st
     """Return the means or frequencies of the clusters' strongest features, inside and in all rows."""
     found = [
         (place, each)
-        for place, group in enumerate(groups)
-        for each in summary.statements(group, _N_SHOWN)
+        for place, some in enumerate(summary.statements_of_each(groups, _N_SHOWN))
+        for each in some
         if each.share > 0 and not np.isnan([each.value, each.overall]).any()
     ]
     shown = [each for _, each in found]

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whycluster.core.arrays import Codes, Floats
+from whycluster.data.arrays import evenly_spaced
 from whycluster.data.missing import is_missing
 from whycluster.data.table import Table
 from whycluster.report.formatting import clean_names
@@ -19,6 +20,8 @@ _MOST_DECIMALS = 9  # numbers with more decimals are measurements or results, wh
 _LARGEST_WHOLE = 2.0**53  # the integers up to here are exact
 _DIGITS = 6  # of rounded numbers; single precision keeps six digits
 _FEW_DIGITS = (4, 3)  # of rounded numbers that are all of a similar size
+
+_SAMPLED_ROWS, _SAMPLED_COLUMNS = 500, 100  # rows and columns from which the sizes of values are estimated
 
 
 class Encoding(NamedTuple):
@@ -66,6 +69,18 @@ def choose_encoding(values: Floats, is_date: bool = False) -> Encoding:
         if few is not None:
             return few._replace(rounded=True)
     return Encoding(known=np.unique([float(f"{v:.{_DIGITS}g}") for v in known.tolist()]), rounded=True)
+
+
+def mean_bytes(table: Table) -> float:
+    """Return the mean number of bytes that a value of a table takes, estimated from some rows and columns."""
+    rows = evenly_spaced(table.n_rows, _SAMPLED_ROWS)
+    features = evenly_spaced(table.n_features, _SAMPLED_COLUMNS)
+    values = Table.pick(table.take(rows), np.tile(features, (len(rows), 1)))
+    sizes = [
+        2 if i in table.categories else choose_encoding(column, i in table.dates).n_bytes
+        for i, column in zip(features.tolist(), values.T, strict=True)
+    ]
+    return float(np.mean(sizes)) if sizes else 2.0
 
 
 def _as_decimals(known: Floats) -> tuple[Floats, int] | None:

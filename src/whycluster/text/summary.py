@@ -13,13 +13,14 @@ from numpy.typing import NDArray
 from whycluster.core.arrays import Codes, Floats
 from whycluster.core.errors import InvalidInputError
 from whycluster.data import display
+from whycluster.data.display import join_words
 from whycluster.data.frames import build_frame
 from whycluster.data.labels import noise_mask
 from whycluster.data.validation import check_integer
 from whycluster.explanations.exchange.arrow import ArrowTable
 from whycluster.explanations.exchange.json_values import to_text
 from whycluster.explanations.exchange.plain import describe_clusters, plain_list
-from whycluster.explanations.wording.formatting import Line, join_words, rest
+from whycluster.explanations.wording.formatting import Line, rest
 from whycluster.text.finders import Finder
 from whycluster.text.words import KNOWN, WordTable, group_sums
 

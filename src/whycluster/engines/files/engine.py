@@ -25,7 +25,7 @@ from whycluster.core.attribution import Population
 from whycluster.core.blocks import InOrder, single_threaded
 from whycluster.core.errors import InvalidInputError
 from whycluster.data.arrays import is_real
-from whycluster.data.display import count, cut
+from whycluster.data.display import count, cut, join_words
 from whycluster.data.files import as_path
 from whycluster.data.settings import setting
 from whycluster.data.validation import check_choice, check_integer
@@ -51,7 +51,6 @@ from whycluster.engines.files.run_state import RunState
 from whycluster.engines.files.stages import ahead
 from whycluster.engines.request import FIDELITY_EXPRESSION, ExplainRequest, population_to_json
 from whycluster.engines.results import PartResult
-from whycluster.explanations.wording.formatting import join_words
 from whycluster.models.network import Query, QueryOptions
 from whycluster.segments.segmentation import Segmentation
 

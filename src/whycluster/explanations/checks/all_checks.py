@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from whycluster.data import display
-from whycluster.data.display import format_name
+from whycluster.data.display import format_name, join_first
 from whycluster.explanations.base import BaseExplanation
 from whycluster.explanations.checks import clusters, columns, values
 from whycluster.explanations.checks.context import Context
@@ -14,7 +14,6 @@ from whycluster.explanations.checks.finding import Check, Finding, check_of
 from whycluster.explanations.explanation import Explanation
 from whycluster.explanations.stories.member_sample import MemberSample
 from whycluster.explanations.summaries.summary import Summary
-from whycluster.explanations.wording.formatting import join_first
 
 _OF_COLUMNS = (
     columns.check_one_column,

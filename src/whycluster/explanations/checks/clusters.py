@@ -8,8 +8,8 @@ import numpy as np
 
 from whycluster.core.evidence import bar_of
 from whycluster.data import display
-from whycluster.data.display import format_names
-from whycluster.data.labels import noise_mask
+from whycluster.data.display import MOST_LISTED, capitalize, format_names, join_first, percent
+from whycluster.data.labels import list_clusters, noise_mask
 from whycluster.explanations.base import BaseExplanation
 from whycluster.explanations.checks.finding import (
     Check,
@@ -20,13 +20,6 @@ from whycluster.explanations.checks.finding import (
 )
 from whycluster.explanations.fidelity import LOW, Fidelity
 from whycluster.explanations.stories.member_sample import MemberSample, members_of
-from whycluster.explanations.wording.formatting import (
-    MOST_LISTED,
-    capitalize,
-    join_first,
-    list_clusters,
-    percent,
-)
 
 ENOUGH = 10  # number of rows needed for most checks
 FEW_ROWS = f"not checked: fewer than {ENOUGH} rows"

@@ -9,8 +9,8 @@ import numpy as np
 
 from whycluster.core.arrays import Floats
 from whycluster.data.column_checks import identifiers_and_dates
-from whycluster.data.display import format_name, format_names
-from whycluster.data.labels import noise_mask
+from whycluster.data.display import capitalize, format_name, format_names, percent
+from whycluster.data.labels import list_clusters, noise_mask
 from whycluster.explanations.checks.clusters import ENOUGH, FEW_ROWS
 from whycluster.explanations.checks.context import Context, Values, determined
 from whycluster.explanations.checks.finding import (
@@ -24,7 +24,6 @@ from whycluster.explanations.checks.finding import (
 from whycluster.explanations.explanation import Explanation
 from whycluster.explanations.summaries.statements import MISSING
 from whycluster.explanations.summaries.summary import Summary
-from whycluster.explanations.wording.formatting import capitalize, list_clusters, percent
 
 USED = 0.05  # share of the relevance of a cluster from which a column counts
 
@@ -171,9 +170,10 @@ def _driven(exp: Explanation, summary: Summary) -> list[Finding]:
 
 
 def _years(context: Context) -> Iterator[Finding]:
+    names = context.exp.feature_names
     for column in context.used(USED):
-        name, values = context.exp.feature_names[column], context.values[column]
-        years = _as_years(values, str(name))
+        name = names[column]
+        years = _as_years(context.values[column], str(name))
         if years is None:
             continue
         share = context.summary.share[:, column]
@@ -214,10 +214,9 @@ def check_labels(context: Context) -> Check:
 
 def _label(context: Context, column: int) -> Iterator[Finding]:
     exp, values = context.exp, context.values[column]
-    name = exp.feature_names[column]
     if not 2 <= len(values.distinct) <= min(_MOST_LABELS, len(values.codes) // 5):
         return
-    clusters = exp.cluster_codes[context.rows]
+    name, clusters = exp.feature_names[column], exp.cluster_codes[context.rows]
     pairs = determined(values.codes, clusters), determined(clusters, values.codes)
     shown = f'"{format_name(name)}"'
     is_repeated = (

@@ -10,12 +10,11 @@ import numpy as np
 
 from whycluster.core.arrays import Floats
 from whycluster.data import display
-from whycluster.data.display import format_name
+from whycluster.data.display import MOST_LISTED, format_name, format_names, percent
 from whycluster.explanations.checks.clusters import ENOUGH, FEW_ROWS
 from whycluster.explanations.checks.columns import USED
 from whycluster.explanations.checks.context import Context, determined
 from whycluster.explanations.checks.finding import Check, Finding, again, at_least, check_of
-from whycluster.explanations.wording.formatting import MOST_LISTED, percent
 
 _NEARLY_CONSTANT, _LEAST_ROWS = 0.98, 50  # share of the rows, and rows needed
 _REPEATS = 0.95  # absolute correlation, or share of rows
@@ -36,10 +35,11 @@ def check_constant(context: Context) -> Check:
 
 
 def _nearly_constant(context: Context, column: int) -> Iterator[Finding]:
-    name, values = context.exp.feature_names[column], context.values[column]
+    values = context.values[column]
     first = int(values.size.argmax())
     share = values.size[first] / len(values.codes)
     if _NEARLY_CONSTANT <= share < 1.0:
+        name = context.exp.feature_names[column]
         are = "are missing" if values.distinct[first] is None else f"are {values.format(first)}"
         yield Finding(
             "nearly constant",
@@ -75,13 +75,13 @@ def check_repeated(context: Context) -> Check:
         more = display.count(len(repeated) - MOST_LISTED, "more pair")
         found[-1] = found[-1]._replace(text=f"{found[-1].text} The same holds for {more} of columns.")
     names = context.exp.feature_names
-    most = " and ".join(f'"{format_name(names[i])}"' for i in pairs[0][1:3])
+    most = " and ".join(f'"{name}"' for name in format_names([names[i] for i in pairs[0][1:3]]))
     return check_of(name, found, f"the most similar are {most}: {pairs[0].text}")
 
 
 def _repeats(context: Context, pair: _Pair) -> Finding:
     names = context.exp.feature_names
-    first, second = (format_name(names[column]) for column in (pair.first, pair.second))
+    first, second = format_names([names[pair.first], names[pair.second]])
     return Finding(
         "repeated",
         f'"{second}" nearly repeats "{first}": {pair.text}{context.sampled}. What both measure counts twice. '

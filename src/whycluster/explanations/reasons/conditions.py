@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from whycluster.core.errors import InvalidInputError
 from whycluster.data.days import to_days
-from whycluster.data.display import format_items, format_names
+from whycluster.data.display import format_items, format_names, join_words
 from whycluster.data.sql_quoting import quote_name, quote_value
 from whycluster.explanations.counterfactuals.short_values import exact_text
 from whycluster.explanations.reasons.column_values import (
@@ -24,7 +24,6 @@ from whycluster.explanations.reasons.column_values import (
     TIMESTAMP,
     ColumnValues,
 )
-from whycluster.explanations.wording.formatting import join_words
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from whycluster.core.arrays import Codes, Floats
 from whycluster.core.errors import InvalidInputError
 from whycluster.data import display
 from whycluster.data.arrays import evenly_spaced
+from whycluster.data.display import percent
 from whycluster.data.frame_table import select_columns
 from whycluster.data.frames import build_frame, unique_name
 from whycluster.data.labels import as_labels
@@ -30,7 +31,7 @@ from whycluster.explanations.reasons.column_values import TEMPORAL, ColumnValues
 from whycluster.explanations.reasons.conditions import Condition, describe_all, hold_all
 from whycluster.explanations.reasons.per_cluster import PerCluster
 from whycluster.explanations.reasons.rule_search import RuleSearch
-from whycluster.explanations.wording.formatting import WIDTH, percent
+from whycluster.explanations.wording.formatting import WIDTH
 
 _MOST_ROWS = 20_000  # rows that are searched
 _LEAST_MEMBERS = 500  # at least this many members of a cluster are searched, if it has them

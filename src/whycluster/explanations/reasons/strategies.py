@@ -20,9 +20,9 @@ from whycluster.data import display
 from whycluster.data.arrays import evenly_spaced
 from whycluster.data.column_checks import identifiers_and_dates
 from whycluster.data.columns import category_as_text
-from whycluster.data.display import format_items, format_name
+from whycluster.data.display import capitalize, format_items, format_name, join_words, percent
 from whycluster.data.frames import as_column, build_frame
-from whycluster.data.labels import as_labels, cluster_name
+from whycluster.data.labels import as_labels, cluster_name, list_clusters
 from whycluster.data.progress import Progress
 from whycluster.data.table import Table
 from whycluster.explanations.base import BaseExplanation
@@ -37,7 +37,7 @@ from whycluster.explanations.reasons.column_values import (
 )
 from whycluster.explanations.reasons.per_cluster import PerCluster
 from whycluster.explanations.reasons.unimodality import dip, valley
-from whycluster.explanations.wording.formatting import WIDTH, capitalize, join_words, list_clusters, percent
+from whycluster.explanations.wording.formatting import WIDTH
 
 # Chosen on the seeds from 1,000 on; benchmarks/results/strategies.md reports other seeds.
 _SIGNIFICANT = 0.65  # the dip that a split must have in rows that it was not found on

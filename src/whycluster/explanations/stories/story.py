@@ -15,11 +15,11 @@ from whycluster.core.rules import CONTRAST
 from whycluster.data import display
 from whycluster.data.arrays import smallest
 from whycluster.data.days import to_days
+from whycluster.data.display import join_words
 from whycluster.data.labels import cluster_name, noise_mask
 from whycluster.data.missing import are_missing, is_missing
 from whycluster.explanations.base import BaseExplanation
 from whycluster.explanations.summaries.comparisons import Comparisons
-from whycluster.explanations.wording.formatting import join_words
 
 BORDERLINE, WEAK, TYPICAL, CLEAR = "borderline", "weak", "typical", "clear"
 _MOST = 0.75  # share of the other members that a clear row exceeds, and that exceed a weak row

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,9 @@ def propose_names(summary: Summary) -> dict[Any, str]:
     means of the clusters that the feature sets it apart from, and those of two thirds of all other clusters.
     It names a category, true or false only if most rows of the cluster have it, and fewer rows elsewhere.
     """
-    words = {label: _words(summary, group) for group, label in enumerate(summary.clusters.tolist())}
+    found = summary.statements_of_each(range(len(summary.clusters)), _CONSIDERED)
+    labels = summary.clusters.tolist()
+    words = {label: _words(summary, group, found[group]) for group, label in enumerate(labels)}
     n_words = dict.fromkeys(words, _N_WORDS)
     for _ in range(_MOST_WORDS - _N_WORDS):
         counts = Counter(", ".join(words[label][:n]) for label, n in n_words.items())
@@ -47,9 +50,9 @@ def _unique(name: str, label: Any, count: int) -> str:
     return name if count == 1 else f"{name} ({cluster})"
 
 
-def _words(summary: Summary, group: int) -> list[str]:
+def _words(summary: Summary, group: int, statements: Sequence[Statement]) -> list[str]:
     """Return two or three words for each feature of a cluster, the strongest feature first."""
-    found = [each for each in summary.statements(group, _CONSIDERED) if each.share > 0]
+    found = [each for each in statements if each.share > 0]
     columns = {name: i for i, name in enumerate(summary.feature_names)}
     words = []
     for each, name in zip(found, format_items([each.feature for each in found]), strict=True):

@@ -11,8 +11,8 @@ from collections.abc import Hashable, Sequence
 from typing import Any, NamedTuple
 
 from whycluster.data import display
-from whycluster.data.labels import NOISE, cluster_name
-from whycluster.explanations.wording.formatting import capitalize, join_words, list_clusters
+from whycluster.data.display import capitalize, join_words
+from whycluster.data.labels import NOISE, cluster_name, list_clusters
 
 HIGHER, LOWER, BETWEEN, SAME, MISSING, FAR = "higher", "lower", "between", "same", "missing", "far"
 _ABOVE, _BELOW = "above", "below"
@@ -71,13 +71,13 @@ class Statement(NamedTuple):
         if not self.direction:
             return f"{name} has {self.note}"
         texts = self._all_texts
-        own, others = texts[0], texts[1 : 1 + len(self.values)]
+        own, others, names = texts[0], texts[1 : 1 + len(self.values)], display.format_items(self.against)
         if self.is_frequency:
-            return f"{name} is {self.word} ({own}{_elsewhere(self.against, others)}){self._caution(texts)}"
+            return f"{name} is {self.word} ({own}{self._elsewhere(names, others)}){self._caution(texts)}"
         value = f"({own})" if self.is_boolean else f"(mean {own})"
         if self.direction == BETWEEN:
-            return f"{name} {value} is {self._sides(' and ', others)}"
-        clusters = _with_values(display.format_items(self.against), others)
+            return f"{name} {value} is {self._sides(' and ', names, others)}"
+        clusters = _with_values(names, others)
         if self.direction == SAME and not self.is_boolean:
             return f"{name} has the same mean ({own}) as in {clusters}"
         return f"{name} is {self.word} {value} {self._than} {clusters}{self._caution(texts)}"
@@ -95,9 +95,9 @@ class Statement(NamedTuple):
             return self.word
         others = texts[1 : 1 + len(self.values)]
         if self.is_frequency:
-            return f"{self.word}; {_in_named(self.against, names, others)}{self._caution(texts)}"
+            return f"{self.word}; {self._in_clusters(names, others)}{self._caution(texts)}"
         if self.direction == BETWEEN:
-            return self._sides(", ", others)
+            return self._sides(", ", names, others)
         return f"{self.word} {self._than} {_with_values(names, others)}{self._caution(texts)}"
 
     @property
@@ -116,24 +116,25 @@ class Statement(NamedTuple):
         """The direction and the clusters that it holds against: "higher than in 3"."""
         if self.is_frequency or not self.against:
             return self.word
+        names = display.format_items(self.against)
         if self.direction == BETWEEN:
-            return self._sides(", ")
-        return f"{self.word} {self._than} {join_words(display.format_items(self.against))}"
+            return self._sides(", ", names)
+        return f"{self.word} {self._than} {join_words(names)}"
 
-    @property
-    def headline(self) -> tuple[str, str, str]:
-        """The words before the name, the name, and the words after it, which several features may share."""
-        name = display.format_items([self.feature])[0]
+    def headline(self, name: str, texts: Sequence[str], names: Sequence[str]) -> tuple[str, str, str]:
+        """Return the words before the name, the name, and the words after it, which features may share.
+
+        ``name`` is the name of the feature; ``texts`` and ``names`` are as in `compare`.
+        """
         if self.is_frequency and not (self.against and not self.above):
-            texts = self._all_texts
-            elsewhere = _elsewhere(self.against, texts[1 : 1 + len(self.values)])
+            elsewhere = self._elsewhere(names, texts[1 : 1 + len(self.values)])
             words, caution = f"{self.word} ({texts[0]}{elsewhere})", self._caution(texts)
             return ("", name, words + caution) if caution else ("", f"{name} {words}", "")
         if self.is_frequency or not self.against:
             return "set apart by", name, ""
         if self.direction == BETWEEN:
-            return "", name, self._sides(" and ")
-        clusters = list_clusters(display.format_items(self.against))
+            return "", name, self._sides(" and ", names)
+        clusters = list_clusters(names)
         if self.is_boolean:
             return "", name, f"{self.word} {self._than} {clusters}{self._caution()}"
         if self.direction == SAME:
@@ -203,16 +204,24 @@ class Statement(NamedTuple):
     def _than(self) -> str:
         return "as in" if self.direction == SAME else "than in"
 
-    def _sides(self, between: str, others: Sequence[str] | None = None) -> str:
+    def _sides(self, between: str, names: Sequence[str], texts: Sequence[str] | None = None) -> str:
         """Return "above cluster 3 (1.2) and below cluster 1 (9.3)", or the same without values."""
-        texts = dict(zip(self.against, others or self.against, strict=True))
-        parts = []
+        place, parts = {label: i for i, label in enumerate(self.against)}, []
         for word, side in ((_ABOVE, self.above), (_BELOW, self.below)):
-            names = display.format_items(side)
-            values = [texts[label] for label in side]
-            named = list_clusters(names) if others is None else _with_values(names, values)
+            own = [place[label] for label in side]
+            some = [names[i] for i in own]
+            named = list_clusters(some) if texts is None else _with_values(some, [texts[i] for i in own])
             parts.append(f"{self._words.get(word, word)} {named}")
         return between.join(parts)
+
+    def _in_clusters(self, names: Sequence[str], texts: Sequence[str]) -> str:
+        """Return frequencies with their clusters: "31% in cluster 3 and 12% in cluster 1"."""
+        named = [cluster_name(label, name) for label, name in zip(self.against, names, strict=True)]
+        return join_words([f"{text} in {name}" for name, text in zip(named, texts, strict=True)])
+
+    def _elsewhere(self, names: Sequence[str], texts: Sequence[str]) -> str:
+        """Return frequencies in other clusters, as part of a parenthesis, or "" if there are no others."""
+        return f", against {self._in_clusters(names, texts)}" if names else ""
 
     def _caution(self, texts: Sequence[str] = ()) -> str:
         """Return ", though above the overall mean (50)" if the direction may mislead, and "" otherwise.
@@ -245,10 +254,9 @@ def format_values(statements: Sequence[Statement], values: Sequence[Sequence[flo
 def values_and_comparisons(statements: Sequence[Statement]) -> list[tuple[str, str]]:
     """Return the `formatted` value and the `comparison` of each statement."""
     texts = format_values(statements, [each.shown_values for each in statements])
-    names = iter(display.format_items([label for each in statements for label in each.against]))
     return [
-        (some[0] if each.value == each.value else "", each.compare(some, [next(names) for _ in each.against]))
-        for each, some in zip(statements, texts, strict=True)
+        (some[0] if each.value == each.value else "", each.compare(some, names))
+        for each, some, names in zip(statements, texts, _cluster_names(statements), strict=True)
     ]
 
 
@@ -260,38 +268,45 @@ def _with_values(shown: Sequence[str], texts: Sequence[str]) -> str:
     return f"cluster{'s' * (len(names) > 1)} {join_words(names)}"
 
 
-def in_clusters(clusters: Sequence[Any], texts: Sequence[str]) -> str:
-    """Return frequencies with their clusters: "31% in cluster 3 and 12% in cluster 1"."""
-    return _in_named(clusters, display.format_items(clusters), texts)
+def headlines(
+    groups: Sequence[Sequence[Statement]], is_noise: Sequence[bool], rests: Sequence[str]
+) -> list[str]:
+    """Describe clusters in one line each: "Higher a and b, lower c than cluster 3; higher d than cluster 1".
 
-
-def _in_named(clusters: Sequence[Any], shown: Sequence[str], texts: Sequence[str]) -> str:
-    named = [cluster_name(c, name) for c, name in zip(clusters, shown, strict=True)]
-    return join_words([f"{text} in {name}" for name, text in zip(named, texts, strict=True)])
-
-
-def _elsewhere(clusters: Sequence[Any], texts: Sequence[str]) -> str:
-    """Return frequencies in other clusters, as part of a parenthesis, or "" if there are no others."""
-    return f", against {in_clusters(clusters, texts)}" if clusters else ""
-
-
-def headline(statements: Sequence[Statement], is_noise: bool, rest: str = "") -> str:
-    """Describe a cluster in one line: "Higher a and b, lower c than cluster 3; higher d than cluster 1".
-
-    ``rest`` is a remark on all other features.
+    Parameters
+    ----------
+    groups : the statements about each cluster
+    is_noise : whether the cluster is noise
+    rests : a remark on all other features of the cluster, or ""
     """
+    listed = [each for some in groups for each in some]
+    items = display.format_items([each.feature for each in listed])
+    texts = format_values(listed, [each.shown_values for each in listed])
+    phrases = map(Statement.headline, listed, items, texts, _cluster_names(listed))
+    return [
+        _headline([next(phrases) for _ in some], far, rest)
+        for some, far, rest in zip(groups, is_noise, rests, strict=True)
+    ]
+
+
+def _headline(phrases: Sequence[tuple[str, str, str]], is_noise: bool, rest: str) -> str:
     if is_noise:
-        names = display.format_items([each.feature for each in statements])
+        names = [name for _, name, _ in phrases]
         return "Far from all clusters" + f", mostly in {join_words(names)}" * bool(names)
-    if not statements:
+    if not phrases:
         return "No feature sets it apart"
-    phrases: dict[str, dict[str, list[str]]] = {}
-    for before, item, after in (each.headline for each in statements):
-        phrases.setdefault(after, {}).setdefault(before, []).append(item)
+    shared: dict[str, dict[str, list[str]]] = {}
+    for before, name, after in phrases:
+        shared.setdefault(after, {}).setdefault(before, []).append(name)
     parts = []
-    for after, words in phrases.items():
+    for after, words in shared.items():
         named = ", ".join(f"{before} {join_words(some)}".strip() for before, some in words.items())
         parts.append(f"{named} {after}".strip())
-    first = next(iter(next(iter(phrases.values()))))
     text = "; ".join([*parts, *[rest] * bool(rest)])
-    return capitalize(text) if first else text  # a name keeps its case
+    return capitalize(text) if phrases[0][0] else text  # a name keeps its case
+
+
+def _cluster_names(statements: Sequence[Statement]) -> list[list[str]]:
+    """Return the names of the clusters that each statement compares with."""
+    names = iter(display.format_items([label for each in statements for label in each.against]))
+    return [[next(names) for _ in each.against] for each in statements]

@@ -21,7 +21,7 @@ from whycluster.explanations.exchange.json_values import to_text
 from whycluster.explanations.exchange.plain import describe_clusters, records
 from whycluster.explanations.summaries.comparisons import Clusters, Comparisons, mean_outside
 from whycluster.explanations.summaries.members import MemberClusters
-from whycluster.explanations.summaries.statements import MISSING, Statement, headline, values_and_comparisons
+from whycluster.explanations.summaries.statements import MISSING, Statement, headlines, values_and_comparisons
 from whycluster.explanations.wording.formatting import Line, rest
 
 _LEAST_SHARE = 0.005  # smaller shares would be printed as 0%
@@ -157,7 +157,21 @@ class Summary(ArrowTable):
 
     def statements(self, group: int, n_features: int) -> list[Statement]:
         """Return statements on the features with the largest shares, without negligible ones."""
-        return self.statements_of([(group, i) for i in _largest(self.share[group], n_features).tolist()])
+        return self.statements_of_each([group], n_features)[0]
+
+    def statements_of_each(self, groups: Sequence[int], n_features: int) -> list[list[Statement]]:
+        """Return the `statements` about each of some groups."""
+        return self._statements_by_group(
+            groups, [_largest(self.share[group], n_features).tolist() for group in groups]
+        )
+
+    def _statements_by_group(
+        self, groups: Sequence[int], columns: Sequence[Sequence[int]]
+    ) -> list[list[Statement]]:
+        """Return the statements about some columns of each group."""
+        pairs = [(group, i) for group, some in zip(groups, columns, strict=True) for i in some]
+        found = iter(self.statements_of(pairs))
+        return [[next(found) for _ in some] for some in columns]
 
     def describe(self, n_features: int = 5) -> str:
         """Return the strongest features of each cluster, as text.
@@ -171,7 +185,7 @@ class Summary(ArrowTable):
         heads = ["cluster", "rows", "feature", "share", "", "mean", "compared with"]
         if self._categories or self._booleans or (self.direction == MISSING).any():
             heads[5] = "mean or frequency"
-        found = [self.statements(group, n_features) for group in range(len(self.clusters))]
+        found = self.statements_of_each(range(len(self.clusters)), n_features)
         listed = [each for some in found for each in some]
         bars = iter(display.bars([each.share for each in listed], float(np.abs(self.share).max())))
         texts = iter(values_and_comparisons(listed))
@@ -211,17 +225,16 @@ class Summary(ArrowTable):
 
     def headlines(self) -> list[str]:
         """Describe each cluster in one line: "Higher a and b than cluster 3"."""
-        return self.headlines_of(range(len(self.clusters)))
+        return self.headlines_of([*range(len(self.clusters))])
 
-    def headlines_of(self, groups: Sequence[int]) -> list[str]:
+    def headlines_of(self, groups: list[int]) -> list[str]:
         """Describe some clusters in one line each."""
-        return [self._headline(group) for group in groups]
-
-    def _headline(self, group: int) -> str:
-        share, is_noise = self.share[group], bool(self.compared.is_noise[group])
-        columns = _strongest(share, 1 if is_noise else _LEAST_NAMED)
-        found = self.statements_of([(group, i) for i in columns])
-        return headline(found, is_noise, _rest(share, columns))
+        share, is_noise = self.share[groups], self.compared.is_noise[groups].tolist()
+        named = [
+            _strongest(own, 1 if far else _LEAST_NAMED) for own, far in zip(share, is_noise, strict=True)
+        ]
+        rests = [_rest(own, columns) for own, columns in zip(share, named, strict=True)]
+        return headlines(self._statements_by_group(groups, named), is_noise, rests)
 
     def is_date(self, group: int, column: int) -> bool:
         """Return whether the means of a feature in a cluster are dates."""

@@ -1,4 +1,4 @@
-"""Explanations as text: the lines of a description, and lists of names in sentences."""
+"""Explanations as text: the lines of a description."""
 
 from __future__ import annotations
 
@@ -6,10 +6,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from whycluster.data import display
-from whycluster.data.labels import NOISE
 
 WIDTH = 99  # characters per line
-MOST_LISTED = 5  # maximum number of items listed in a sentence
 
 
 class Line(NamedTuple):
@@ -55,33 +53,3 @@ def format_lines(lines: Sequence[Line], heads: Sequence[str], first: str = "") -
         cells.append([*texts, f"{line.relevance:.3g}", bar, *beside])
     align = {2: "<><", 3: "<>><", 4: "<>><>"}[len(heads)]
     return display.table([*heads[:3], "", *heads[3:]], cells, align)
-
-
-def list_clusters(names: Sequence[str]) -> str:
-    """Return several clusters as text, given their formatted labels: "clusters 1, 2 and noise"."""
-    named = [name for name in names if name != NOISE]
-    text = [f"cluster{'s' * (len(named) > 1)} {join_first(named)}"] if named else []
-    return join_words(text + [NOISE] * (len(named) < len(names)))
-
-
-def join_first(items: Sequence[str]) -> str:
-    """Return the items as a list in a sentence, shortened if there are many: "a, b and 7 more"."""
-    left = len(items) - MOST_LISTED
-    return join_words([*items[:MOST_LISTED], f"{left} more"] if left > 0 else items)
-
-
-def join_words(items: Sequence[str]) -> str:
-    """Return the items as a list in a sentence: "a, b and c"."""
-    return " and ".join([", ".join(items[:-1]), items[-1]] if len(items) > 1 else items)
-
-
-def capitalize(text: str) -> str:
-    """Return the text with its first letter in upper case."""
-    return text[:1].upper() + text[1:]
-
-
-def percent(part: float) -> str:
-    """Format a share as a percentage; only a share of exactly 1 becomes 100%, and only 0 becomes 0%."""
-    if 0.0 < part < 0.005:
-        return "under 1%"
-    return "over 99%" if 0.995 <= part < 1.0 else f"{part:.0%}"

@@ -10,8 +10,9 @@ import numpy as np
 
 from whycluster.core.arrays import Codes
 from whycluster.data import display
+from whycluster.data.display import capitalize, join_first
 from whycluster.data.labels import cluster_name
-from whycluster.explanations.wording.formatting import WIDTH, capitalize, join_first
+from whycluster.explanations.wording.formatting import WIDTH
 from whycluster.segments.changes.drift import LEAST_SHIFT, LEVEL, DriftTest
 from whycluster.segments.changes.flows import Flow
 from whycluster.segments.changes.record import ChangeRecord
