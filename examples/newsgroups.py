@@ -30,7 +30,7 @@ from sklearn.pipeline import make_pipeline
 
 import whycluster as wc
 from whycluster.text import TextExplanation, TextSummary, WordVectors
-from whycluster.text.html import LEGEND, note, page
+from whycluster.text.html import legend, note, page
 
 N_PAIRS = 8
 SHORTEST, LONGEST = 120, 1600  # the length of messages to show, in characters
@@ -162,10 +162,15 @@ def write_page(found: Clustering, summary: TextSummary, path: Path) -> None:
         '<h2 class="part">The words that define each cluster</h2>',
         clusters_table(found, summary),
     ]
-    parts += ['<h2 class="part">Messages from different groups in the same cluster</h2>', LEGEND]
+    pairs = []
     for i, j, words in pairs_of(found):
-        parts.append(f"<h3>{escape(_claim(found, summary, i, j, words))}</h3>")
-        parts.append(f'<div class="pair">{_message(found, i)}{_message(found, j)}</div>')
+        pairs.append(f"<h3>{escape(_claim(found, summary, i, j, words))}</h3>")
+        pairs.append(f'<div class="pair">{_message(found, i)}{_message(found, j)}</div>')
+    parts += [
+        '<h2 class="part">Messages from different groups in the same cluster</h2>',
+        legend(pairs),
+        *pairs,
+    ]
     path.write_text(page("Why do messages from different newsgroups share a cluster?", parts, STYLE), "utf-8")
 
 

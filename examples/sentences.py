@@ -21,7 +21,7 @@ import whycluster as wc
 from examples.minilm import load_minilm
 from examples.newsgroups import STYLE, Clustering, clusters_table, read_messages
 from whycluster.text import TextSummary
-from whycluster.text.html import LEGEND, note, page
+from whycluster.text.html import legend, note, page
 
 SHORTEST, LONGEST = 80, 700  # the length of messages, in characters
 MOST_SHOWN = 2  # messages per cluster
@@ -59,11 +59,10 @@ def write_page(found: Clustering, summary: TextSummary, path: Path) -> None:
         '<h2 class="part">The words that define each cluster</h2>',
         clusters_table(found, summary),
         '<h2 class="part">The messages with the most evidence</h2>',
-        LEGEND,
     ]
-    names = summary.names(3)
+    names, messages = summary.names(3), []
     for label in summary.clusters.tolist():
-        parts.append(f"<h3>Cluster {escape(str(label))}: {escape(names[label])}</h3>")
+        messages.append(f"<h3>Cluster {escape(str(label))}: {escape(names[label])}</h3>")
         members = np.flatnonzero(exp.cluster == label)
         for row in members[np.argsort(-exp.evidence[members])][:MOST_SHOWN].tolist():
             competitor = exp.competitor[row]
@@ -71,7 +70,8 @@ def write_page(found: Clustering, summary: TextSummary, path: Path) -> None:
                 f"{found.groups[row]}: evidence {exp.evidence[row]:.3g}, nearest competitor {competitor} "
                 f"({names.get(competitor, 'empty')})"
             )
-            parts.append(exp.article(row, heading))
+            messages.append(exp.article(row, heading))
+    parts += [legend(messages), *messages]
     path.write_text(page("Which words put messages into clusters?", parts, STYLE), "utf-8")
 
 

@@ -181,7 +181,10 @@ def test_long_documents_say_what_was_cut_off(minilm: Any, pipeline: Any) -> None
         "pieces of a document."
     )
     assert [word.cut_off for word in found.words(0)] == [i >= 6 for i in range(found.n_words[0])]
-    assert '<span class="c" title="cut off">sail</span>' in found.to_html()
+    page = found.to_html()
+    assert '<span class="c" title="cut off">sail</span>' in page
+    assert '<span class="c">Gray</span> words are cut off.</p>' in page
+    assert "vocabulary" not in page  # no word is unknown
 
 
 @pytest.mark.slow

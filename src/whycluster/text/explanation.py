@@ -352,7 +352,8 @@ class TextExplanation(BaseExplanation):
         title = (
             "Why a document is in its cluster" if one else f"Why {len(self)} documents are in their clusters"
         )
-        page = html.page(title, [html.LEGEND, *(self.article(row) for row in range(len(self)))])
+        articles = [self.article(row) for row in range(len(self))]
+        page = html.page(title, [html.legend(articles), *articles])
         if path is None:
             return page
         write_text(as_path(path, "to_html"), page)
@@ -363,7 +364,7 @@ class TextExplanation(BaseExplanation):
         articles = [self.article(row) for row in range(min(len(self), _NOTEBOOK_DOCUMENTS))]
         left = len(self) - len(articles)
         more = [html.note(f"... and {left} more documents: see to_html(), to_frame(), summary()")]
-        return html.fragment([html.note(repr(self)), html.LEGEND, *articles, *more * (left > 0)])
+        return html.fragment([html.note(repr(self)), html.legend(articles), *articles, *more * (left > 0)])
 
     def article(self, row: int = 0, heading: str | None = None) -> str:
         """Return one document as HTML, for a page created with `whycluster.text.html.page`.

@@ -27,18 +27,11 @@ STYLE = """
 .wc .p { background: rgb(var(--for) / var(--a)); }
 .wc .n { background: rgb(var(--against) / var(--a)); }
 .wc .u { text-decoration: underline dotted var(--dim) 1px; text-underline-offset: .25em; }
-.wc .c { color: var(--dim); opacity: .7; }
+.wc .c { color: var(--dim); }
 .wc .note { color: var(--dim); font-size: .9em; margin: .4em 0; overflow-wrap: anywhere; }
 .wc article .note { padding: 0 1em .4em; }
 .wc .note b { font-weight: inherit; border-radius: 3px; padding: 0 .3em; color: var(--ink); }
 """
-
-LEGEND = (
-    '<p class="note">Highlighted words are evidence <b class="p" style="--a:.7">for</b> the cluster or '
-    '<b class="n" style="--a:.7">against</b> it. The strongest word of each document is shown in full color. '
-    'Hover over a word to see its relevance. <span class="u">Underlined</span> words are not in the '
-    "model's vocabulary.</p>"
-)
 
 _STRONGEST = 0.75  # opacity of the strongest word, low enough for its text to stay readable
 _FAINTEST = 0.02  # anything below this opacity is invisible
@@ -104,6 +97,18 @@ def _highlighted(word: str, mark: Mark, largest: float) -> str:
     tint = f' style="--a:{_STRONGEST * strength:.2f}"' if _STRONGEST * strength >= _FAINTEST else ""
     side = ("p" if mark.relevance >= 0 else "n") if tint else "o"
     return f'<b class="{side}"{tint} title="{mark.relevance:+.3g}">{safe(word)}</b>'
+
+
+def legend(articles: Iterable[str]) -> str:
+    """Return what the marks in some documents mean; only those that occur, except for colors."""
+    there = {kind for each in articles for kind in "uc" if f'<span class="{kind}"' in each}
+    unknown = ' <span class="u">Underlined</span> words are not in the model\'s vocabulary.' * ("u" in there)
+    cut_off = ' <span class="c">Gray</span> words are cut off.' * ("c" in there)
+    return (
+        '<p class="note">Highlighted words are evidence <b class="p" style="--a:.7">for</b> the cluster or '
+        '<b class="n" style="--a:.7">against</b> it. The strongest word of each document is shown in full '
+        f"color. Hover over a word to see its relevance.{unknown}{cut_off}</p>"
+    )
 
 
 def note(text: str) -> str:
