@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import pickle
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,10 @@ from sklearn.decomposition import PCA
 from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer, StandardScaler
+from torch.utils.flop_counter import FlopCounterMode
 
 import whycluster as wc
+from benchmarks.sentence_speed import forward_and_backward, random_texts
 from examples.minilm import load_minilm
 from tests.optional import optional
 from whycluster.text import Sentences
@@ -489,6 +492,21 @@ def test_no_batch_leaves_tensors_behind(pipeline: Any) -> None:
         assert n_tensors() - before <= 2 * (after_one - before)
     finally:
         gc.enable()
+
+
+def test_an_explanation_costs_at_most_two_forward_and_backward_passes(pipeline: Any) -> None:
+    """Counted in operations of matrix products, which do not depend on the machine or on its load."""
+    texts = random_texts(2)
+    encoder = pipeline[0].encoder("test")
+    pass_each = n_operations(lambda: forward_and_backward(encoder, texts))
+    assert 0 < n_operations(lambda: wc.explain(pipeline, texts)) <= 2 * pass_each
+
+
+def n_operations(call: Callable[[], Any]) -> int:
+    with FlopCounterMode(display=False) as counter:
+        call()
+    found: int = counter.get_total_flops()
+    return found
 
 
 def test_emoji_of_several_signs_are_one_word() -> None:
