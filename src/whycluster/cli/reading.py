@@ -116,7 +116,7 @@ class TableFile:
 
 
 def read(file: TableFile, least_rows: int = 2) -> pl.DataFrame:
-    """Read a table with at least two rows, or another number, and one column."""
+    """Read a table; raise an error unless it has at least ``least_rows`` rows and one column."""
     try:
         _check_file(file)
         frame = _READERS[file.suffix](file)
@@ -488,7 +488,7 @@ def _not_a_date(values: Sequence[str]) -> str:
 
 
 def date_notes(frame: pl.DataFrame) -> list[str]:
-    """Return a note that lists the columns of dates, which may have been text."""
+    """Return a note that lists the columns that were read as dates, which may be text in the file."""
     names = [repr(name) for name, kind in _kinds(frame) if kind is ColumnKind.DATE]
     more = f" and {len(names) - _MOST_LISTED} more" * (len(names) > _MOST_LISTED)
     return [f"read as dates: {', '.join(names[:_MOST_LISTED])}{more}"] if names else []
@@ -518,7 +518,7 @@ def _later_words(column: pl.Series) -> list[str]:
 
 
 def code_notes(frame: pl.DataFrame) -> list[str]:
-    """Return notes on columns of codes, or of whole numbers that are too large, that may be numbers."""
+    """Return notes on text columns that may hold numbers with leading zeros or with too many digits."""
     notes = []
     for name, values in _text_columns(frame):
         if not all(is_convertible(value, float) for value in values):
@@ -583,9 +583,10 @@ def _read_columns(
 
 
 def _text_bytes(scanned: pl.LazyFrame, n_rows: int, size: int) -> Iterator[int]:
-    """Yield the number of bytes in the text of the first rows, of the next ones and so on.
+    """Yield the number of bytes of text in one group of rows after another.
 
-    ``size`` rows are read at first, and then as many as take little memory if the text is as long as before.
+    The first group has ``size`` rows. Each later one has as many rows as take little memory, provided that
+    the text is no longer than before.
     """
     texts = [pl.col(name) for name, dtype in scanned.collect_schema().items() if dtype == pl.String]
     start, longest = 0, 1
@@ -599,7 +600,7 @@ def _text_bytes(scanned: pl.LazyFrame, n_rows: int, size: int) -> Iterator[int]:
 
 
 def _width(dtype: Any) -> int:
-    """Return the number of bytes of a value in memory, without the characters of a text."""
+    """Return the number of bytes that a value takes in memory, not counting the characters of text."""
     if isinstance(dtype, pl.Array):
         return dtype.size * _width(dtype.inner)
     if isinstance(dtype, pl.Struct):

@@ -343,7 +343,7 @@ def _smallest_good(tried: dict[_Settings, Codes], best: _Settings, data: _Folds)
 
 
 def _is_worse(prediction: Codes, other: Codes, data: _Folds) -> bool:
-    """Return whether ``other`` matches more labels by over one standard error of the paired difference."""
+    """Return whether ``other`` matches more labels by more than one standard error of the difference."""
     gap = (other == data.codes).astype(float) - (prediction == data.codes)
     return bool(gap.mean() > gap.std() / np.sqrt(len(gap)))
 

@@ -36,7 +36,7 @@ class Contest(ABC):
 
     Attributes
     ----------
-    softest : the least beta with which clusters that do not compete have no weight
+    softest : the smallest beta at which clusters that do not compete have no weight
     """
 
     softest = 0.0
@@ -69,7 +69,7 @@ class Contest(ABC):
         """Return the boundaries of cluster k, seen from a point with these energies, (K,)."""
 
     def add_up(self, weights: Floats) -> Floats:
-        """Return the weight that each competitor counts for: by default that of its cluster, (K,).
+        """Return the weight that each competitor stands for: by default, that of its own cluster, (K,).
 
         The result is (K,), or (K, K) if it depends on the row's cluster c; row c is then for members of c.
         """

@@ -60,7 +60,7 @@ class Prior(NamedTuple):
 
     @property
     def weights(self) -> Floats:
-        """The weight that each competitor counts for, as returned by `Contest.add_up`."""
+        """The weight that each competitor stands for, as returned by `Contest.add_up`."""
         return self.contest.add_up(np.exp(self.scaled))
 
 
@@ -125,7 +125,7 @@ def _joint(h: Floats, assignment: Assignment, beta: float, out: Floats) -> None:
 
 
 def _path(h: Floats, assignment: Assignment, beta: float, prior: Prior, out: Floats) -> None:
-    """Write a_k = p_k f_c / sum_j p_j h_j, with p_k averaged while the evidence grows from nothing to all.
+    """Write a_k = p_k f_c / sum_j p_j h_j, with p_k averaged as the evidence grows from none to all of it.
 
     At time t, the odds of competitor k against the cluster c are w_k exp(-t beta h_k) / w_c, and the
     derivative of log P(c) is beta sum_k p_k(t) h_k, where p_k(t) is the probability of k. So the averages p_k
@@ -148,13 +148,13 @@ def _path(h: Floats, assignment: Assignment, beta: float, prior: Prior, out: Flo
 
 
 def _path_to_model(h: Floats, assignment: Assignment, beta: float, prior: Prior, out: Floats) -> None:
-    """Do the same for a model that gives probabilities: the path leads from its weights to these.
+    """Do the same for a model that gives probabilities: the path leads from its weights to its probabilities.
 
     The energies include the weights, so at time t, the odds of competitor k are
     (w_k / w_c)^(1 - t) exp(-t beta h_k).
 
     These energies are in nats, and some are huge: if a component has almost no variance in one direction, a
-    row can be millions of nats away from it. Such a competitor is ruled out at t = 1 / h_k already. With H
+    row can be millions of nats away from it. Such a competitor is already ruled out at t = 1 / h_k. With H
     the largest h_k, the average is therefore taken over u in [0, 1], with
 
         t(u) = ((1 + H / 4)^u - 1) / (H / 4),    dt = (1 + H / 4)^u du, up to a factor.

@@ -196,7 +196,7 @@ def write_text(path: Path, text: str) -> None:
 def parse_json(text: str, object_pairs_hook: Callable[[list[tuple[str, Any]]], Any] | None = None) -> Any:
     """Parse untrusted JSON; raise ValueError if it is invalid, DepthError if it is nested too deeply.
 
-    ``object_pairs_hook`` is that of `json.loads`: it makes a value of the members of an object.
+    ``object_pairs_hook`` is that of `json.loads`: it turns the members of an object into a value.
 
     Python's parser is recursive. With a raised recursion limit, deeply nested JSON would overflow the
     stack, which ends the process instead of raising an exception.

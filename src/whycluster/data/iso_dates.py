@@ -1,4 +1,4 @@
-"""Dates in text, written as year-month-day: 2024-03-01, also with a time and a time zone."""
+"""Dates in text, written as year-month-day, such as 2024-03-01, optionally with a time and a time zone."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def check_dialect(dialect: Any, where: str) -> None:
 
 
 def quote_name(name: Hashable, dialect: str, where: str) -> str:
-    """Return the name of a column or table in quotes, so that keywords, blanks and quotes keep their letters.
+    """Return the name of a column or table in quotes, so that everything in it is taken literally.
 
     Parameters
     ----------

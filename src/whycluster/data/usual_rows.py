@@ -1,7 +1,8 @@
 """Rows that lie far from everything a network knows, such as raw rows for a model of scaled columns.
 
 A network does no preprocessing and stores no rows, but its landmarks, such as centroids or support vectors,
-lie among the rows that it was fitted on. The bounds are wide: rows of an ordinary new month lie within them.
+lie among the rows that it was fitted on. The bounds are wide, so that the rows of a typical new month lie
+within them.
 """
 
 from __future__ import annotations
@@ -71,10 +72,11 @@ def unusual_columns(landmarks: Floats | None, table: Table) -> str:
 def _beyond(values: Floats, low: Floats, high: Floats, across: float) -> NDArray[np.bool_]:
     """Return the columns in which the rows, whose values are sorted, lie beyond the landmarks, (d,).
 
-    Three quarters of the values are very far away or, in at least two columns and half of all, the median is
-    outside by more than a standard deviation. This never happens for the rows of the population: their mean
-    lies between the centroids, and a median is at most one standard deviation from the mean. If there are
-    only a few rows, most of them must be even farther away.
+    A column is one of these if three quarters of its values are very far away. If the median is outside by
+    more than a standard deviation in at least two columns and in at least half of all columns, these columns
+    are returned as well. Neither happens for the rows of the population: their mean lies between the
+    centroids, and a median is at most one standard deviation from the mean. If there are only a few rows,
+    most of them must be even farther away.
     """
     lower, upper = values[(len(values) - 1) // 2], values[len(values) // 2]  # the median is between them
     if len(values) < _ENOUGH:

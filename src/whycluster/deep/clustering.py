@@ -27,8 +27,9 @@ class DeepClustering:
     Parameters
     ----------
     encoder : a torch module in evaluation mode that takes a batch of inputs. Inputs in a mapping, such as the
-        output of a tokenizer, are passed as keywords; a module with another required argument, as in
-        sentence-transformers, takes the mapping. Of outputs in a mapping, the first is used.
+        output of a tokenizer, are passed as keyword arguments; a module with another required argument, as in
+        sentence-transformers, takes the mapping itself. If the output is a mapping, the sentence embedding is
+        used if there is one, otherwise the first tensor.
     head : the model that clusters the features. It can be an array or tensor of centroids, (K, d); a fitted
         model that `whycluster.neuralize` supports, such as KMeans or KernelKMeans, or a pipeline that ends in
         such a model; a ``torch.nn.Linear`` whose softargmax yields probabilities (SCAN, DEPICT); or a
@@ -52,7 +53,7 @@ class DeepClustering:
         reference was used and why.
     rules : the LRP rules: "auto", "vgg" (as in the paper, with gamma 0.25 in blocks 1 to 3 and 0.1 in later
         blocks), "resnet", "transformer", "text" (the default if the inputs are tokens: epsilon, with biases
-        that take part), "mlp", one rule such as ``wc.deep.Gamma(0.25)``, or a `whycluster.deep.Composite`
+        included), "mlp", one rule such as ``wc.deep.Gamma(0.25)``, or a `whycluster.deep.Composite`
     bounds : the smallest and the largest possible input value, each a number or one number per channel, such
         as ``wc.deep.pixel_bounds()``. If given, the first layer uses the zB rule.
     batch_size : the number of inputs per batch; by default, it depends on the size of the inputs and is 16

@@ -120,8 +120,8 @@ class DeepExplanation(BaseExplanation):
         """The parts of the residual by name, (n,) each.
 
         The baseline of the clusters is the part of the evidence that belongs to no feature. The rest has two
-        parts. A class token, and other constants that the encoder adds to the inputs' tokens, receive one;
-        biases and LRP itself lose the other.
+        parts: the relevance that a class token, and other constants that the encoder adds to the inputs'
+        tokens, receive, and the relevance that biases and LRP itself lose.
         """
         baseline = np.asarray(self.features.residual, dtype=np.float64)
         token = np.zeros(len(self)) if self._class_token is None else self._class_token

@@ -30,9 +30,9 @@ class Agreement(ClusterShares):
     ----------
     labels : (K,) the clusters
     size : (K,) the number of rows with each label
-    share : the share of the rows, ties apart, whose label the network assigns, from 0 to 1
+    share : the share of the rows, not counting ties, whose label the network assigns, from 0 to 1
     n_ties : the number of rows that differ only by a tie
-    differing : the positions of the rows whose label the network does not assign, ties apart
+    differing : the positions of the rows whose label the network does not assign, not counting ties
     share_per_cluster : (K,) `share` among the rows with each label, or NaN if there are none
     """
 

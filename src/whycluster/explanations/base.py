@@ -142,7 +142,7 @@ class BaseExplanation(RowAccess, ArrowTable, Renamable):
 
     @cached_property
     def member_clusters(self) -> MemberClusters:
-        """The clusters that have members, and how often members have each cluster as strongest competitor."""
+        """The clusters that have members, and how often each cluster is their strongest competitor."""
         found = MemberClusters.of(self.cluster_codes, self.competitor_codes, self.is_member, len(self.labels))
         if not self.is_labeled:
             return found

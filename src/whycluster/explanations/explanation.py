@@ -118,8 +118,8 @@ class Explanation(BaseExplanation):
     def describe(self, row: int = 0, n_features: int = 6, *, label: Hashable | None = None) -> str:
         """Return the explanation of one row as text: the claim, how clear it is, and the strongest features.
 
-        The mean of a cluster is called typical of it. For three or more clusters, the last column splits the
-        same evidence for the strongest competitor alone.
+        The mean of a cluster is called typical of the cluster. For three or more clusters, the last column
+        splits the same evidence for the strongest competitor alone.
 
         Parameters
         ----------
@@ -304,10 +304,10 @@ class Explanation(BaseExplanation):
     def pair(self, a: int, b: int) -> Pair:
         """Return why two rows are in the same cluster, or what separates them, feature by feature.
 
-        In different clusters, the evidence of each row is that for its own cluster against the cluster of the
-        other one. In the same cluster, it is that against their strongest common competitor, the one with
-        the least total evidence. The contributions of the features add up to the evidence of both rows,
-        except for the residual.
+        If the rows are in different clusters, the evidence of each is that for its own cluster against the
+        cluster of the other row. If they are in the same cluster, it is that against their strongest common
+        competitor, the one with the least total evidence. The contributions of the features add up to the
+        evidence of both rows, except for the residual.
 
         Parameters
         ----------

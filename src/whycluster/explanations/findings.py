@@ -129,8 +129,8 @@ def competition(
     """Return which clusters compete, and the features that distinguish them.
 
     Shares refer to all members. Evidence and features refer to a sample of at most 5000 members. The sample
-    contains equally many members of each cluster that has enough members, spread evenly over the cluster's
-    rows. For documents and images, no features are returned.
+    contains the same number of members from each cluster that has enough members, spread evenly over the
+    cluster's rows. For documents and images, no features are returned.
 
     Parameters
     ----------

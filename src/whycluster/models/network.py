@@ -76,12 +76,12 @@ class Query:
         "auto" is 1 / (mean evidence), Eq. 3 of the paper. For "path" and "sequential", it is the stiffness of
         the model's own probabilities or, if the model has none, four times that value. Infinity lets the
         nearest competitor take all. Contrasts do not use beta.
-    rule : how the evidence is shared among the competitors: "path" (averaged while the evidence grows from
-        nothing to all of it, so that large clusters and close competitors count more), "min-take-most" (the
-        paper's rule), "joint" (the paper's shares, but one denominator for all competitors), "sequential"
-        (features are added one after another, each is credited with its own gain, and this is blended with
-        "path"; results can jump where the order changes) or "contrast" (the strongest competitor only). By
-        default the `default_rule` of the network, which is "path" for tables and text.
+    rule : how the evidence is shared among the competitors: "path" (averaged as the evidence grows from none
+        to all of it, so that large clusters and close competitors count more), "min-take-most" (the paper's
+        rule), "joint" (the paper's shares, but one denominator for all competitors), "sequential" (features
+        are added one after another, each is credited with its own gain, and this is blended with "path";
+        results can jump where the order changes) or "contrast" (the strongest competitor only). By default
+        the `default_rule` of the network, which is "path" for tables and text.
     threshold : for models that give probabilities, such as mixtures: explain why the probability of the
         cluster is above this threshold (or below it) instead of why it is the largest (Prop. 7)
     background : (m, d) the population on which beta and, for "path" and "sequential", the cluster sizes are

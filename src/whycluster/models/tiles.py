@@ -1,8 +1,8 @@
 """Rows in tiles of a fixed size, so that the results of a row do not depend on the rows around it.
 
 BLAS sums in an order that depends on the shape of a matrix, so a row that is read alone and the same row in a
-table can differ in the last bit. Here, all computations use tiles of the same number of rows; the
-last tile is filled up with copies of the last row. The compiled loops treat each row alike and need no tiles.
+table can differ in the last bit. Here, all computations use tiles of the same number of rows; the last tile
+is padded with copies of the last row. The compiled loops treat each row alike and need no tiles.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def _chunks(energy: Energy, rows: Table) -> Iterator[tuple[int, int, Tiles]]:
 
 
 def _part(query: CodedQuery, start: int, stop: int) -> CodedQuery:
-    """Return the query about some rows, filled up to whole tiles."""
+    """Return the query about some rows, padded to whole tiles."""
     return replace(
         query,
         cluster=_filled(query.cluster, start, stop),

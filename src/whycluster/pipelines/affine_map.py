@@ -95,7 +95,7 @@ class AffineMap:
 
 
 def _check_ordinary(*arrays: Floats) -> None:
-    """Raise an error for numbers with which LAPACK may never finish."""
+    """Raise an error for numbers that may keep LAPACK from ever finishing."""
     for array in arrays:
         if not (np.abs(array) <= _LARGEST).all():
             raise InvalidInputError(

@@ -63,7 +63,7 @@ class Source:
     keeps: bool = False
 
     def feature_names(self, known: Sequence[str]) -> list[str]:
-        """Return one name per feature: the known names if their number is right, else numbered names."""
+        """Return one name per feature: the known names if each feature has one, else numbered names."""
         if self.width is None:
             return [self.name]
         return list(known) if len(known) == self.width else [f"{self.name}_{i}" for i in range(self.width)]

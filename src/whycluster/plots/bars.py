@@ -226,7 +226,7 @@ def _write_number(ax: Axes, value: float, y: float, form: str | None) -> Any:
 
 
 def _percent(value: float, _: Any) -> str:
-    """Format a tick. A lambda would prevent the figure from being pickled."""
+    """Format a tick as a percentage. A lambda would prevent the figure from being pickled."""
     return f"{100 * value:.3g}%".replace("-", style.MINUS)
 
 

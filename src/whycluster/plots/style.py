@@ -178,7 +178,7 @@ def bare(ax: Axes, *sides: str) -> None:
 
 
 def signed(value: float, form: str | None = None) -> str:
-    """Format a number with its sign; by default, round it to three digits, or from 1,000 on to an integer."""
+    """Format a number with its sign; by default, round it to three digits, or to an integer from 1,000 up."""
     if form is None:
         form = ",.0f" if 1e3 <= abs(value) < 1e6 else ".3g"
     text = f"{value + 0.0:+{form}}"

@@ -181,7 +181,7 @@ def _ends(edges: Floats) -> tuple[float, float]:
 
 
 def _bins(edges: Floats, values: Floats) -> Codes:
-    """Return the bin of each value, from 1 on; 0 is below the edges, and the last one above them."""
+    """Return the bin of each value: 0 below the edges, 1, 2, ... between them, the last one above them."""
     bins = np.searchsorted(edges, values, "right")
     bins[values == edges[-1]] = len(edges) - 1  # the last bin includes its upper edge
     return bins

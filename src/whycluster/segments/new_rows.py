@@ -1,6 +1,6 @@
 """New rows, compared with the rows that a segmentation was made on.
 
-The bounds are wide: rows of an ordinary new month pass, but a change of units or scale does not.
+The bounds are wide: the rows of a typical new month pass, but a change of units or scale does not.
 """
 
 from __future__ import annotations

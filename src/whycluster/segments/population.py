@@ -53,7 +53,7 @@ class KnownColumn:
 
 @dataclass(frozen=True, eq=False)
 class KnownPopulation:
-    """The rows that a segmentation was made on, as far as new rows need them.
+    """What new rows are compared with: facts about the rows that a segmentation was made on.
 
     Attributes
     ----------

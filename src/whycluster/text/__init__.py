@@ -15,7 +15,7 @@ Modules, in reading order:
 - `encoder`: the interface of vectorizers and sentence encoders
 - `vectorization`: a vectorizer and the steps after it; the relevance of words is computed here
 - `sentences`: `Sentences`, a transformer from documents to the embeddings of a sentence encoder
-- `pieces`: the words of a text, and the pieces that a subword tokenizer makes of them
+- `pieces`: the words of a text, and the pieces into which a subword tokenizer splits them
 - `static_tables`: sentence encoders that average one vector per piece
 - `transformer`: sentence encoders that read pieces in context; needs torch
 - `encoding`: a sentence encoder and the steps after it

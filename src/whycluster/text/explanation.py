@@ -298,10 +298,10 @@ class TextExplanation(BaseExplanation):
     def pair(self, a: int, b: int) -> Pair:
         """Return why two documents are in the same cluster, or what separates them, word by word.
 
-        In different clusters, the evidence of each document is that for its own cluster against the cluster
-        of the other one. In the same cluster, it is that against their strongest common competitor, the one
-        with the least total evidence. The contributions of the words add up to the evidence of both, except
-        for the residual.
+        If the documents are in different clusters, the evidence of each is that for its own cluster against
+        the cluster of the other one. If they are in the same cluster, it is that against their strongest
+        common competitor, the one with the least total evidence. The contributions of the words add up to the
+        evidence of both, except for the residual.
 
         Parameters
         ----------

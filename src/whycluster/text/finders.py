@@ -57,7 +57,7 @@ class Finder(ABC):
 
     @property
     def max_length(self) -> int | None:
-        """The number of pieces that the model reads of a text at most, or None for all of them."""
+        """The maximum number of pieces of a text that the model reads, or None if it reads all of them."""
         return None
 
     @property

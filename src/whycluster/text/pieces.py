@@ -1,7 +1,7 @@
-"""Words of a text, and the pieces of words that a subword tokenizer makes of them.
+"""Words of a text, and the pieces into which a subword tokenizer splits them.
 
 Encoders read *pieces*: whole words, parts of words, punctuation, and special tokens that are not in the text.
-The tokenizer reports which characters of the text each piece covers. Here, pieces are joined to words again.
+The tokenizer reports which characters of the text each piece covers. Here, pieces are joined back into words.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ class PieceFinder(TokenFinder):
 
     @property
     def max_length(self) -> int | None:
-        """The number of pieces that the model reads at most, or None for all of them."""
+        """The maximum number of pieces that the model reads, or None if it reads all of them."""
         truncation = self.tokenizer.truncation
         return None if truncation is None else int(truncation["max_length"])
 

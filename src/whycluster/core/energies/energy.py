@@ -128,7 +128,7 @@ class Energy(ABC):
         return None
 
     def apart_from(self, x: Floats) -> Energy:  # noqa: ARG002  # for those that contain rows
-        """Return the energies of changed versions of a row, (1, n_inputs), which is not their neighbor."""
+        """Return the energies of changed versions of a row, (1, n_inputs), without the row as a neighbor."""
         return self
 
     def linearized(self) -> Energy | None:

@@ -143,7 +143,7 @@ class SquaredEnergy(AdditiveEnergy):
 
 
 def _originals(centroids: Floats) -> Codes:
-    """Return for each centroid the first one that equals it, usually itself."""
+    """Return, for each centroid, the first centroid that equals it, which is usually itself."""
     _, first, same = np.unique(centroids, axis=0, return_index=True, return_inverse=True)
     return np.asarray(first[same.ravel()])
 
@@ -172,11 +172,12 @@ def _is_far_apart(centroids: Floats, near: float, groups: Codes) -> bool:
 
 
 def _offset(centroids: Floats) -> tuple[Floats, Floats | None]:
-    """Return the median of the centroids, and rounded, or None if all features are near 0 and need no offset.
+    """Return the median of the centroids, and the offset: the rounded median, or None if none is needed.
 
-    The median keeps a single outlying centroid from shifting the offset or inflating the spread. Without an
-    offset, no block has to be copied. The offset is rounded to 20 binary digits, so that data with few
-    digits, such as whole numbers, are shifted without rounding, and exact ties are preserved.
+    The median keeps a single outlying centroid from shifting the offset or inflating the spread. If all
+    features are near 0, no offset is needed, and no block has to be copied. The offset is rounded to 20
+    binary digits, so that data with few digits, such as whole numbers, are shifted without rounding, and
+    exact ties are preserved.
     """
     middle = np.median(centroids, axis=0)
     spread = np.median(np.abs(centroids - middle), axis=0)

@@ -233,7 +233,7 @@ def first_tensor(output: Any) -> Tensor | None:
 
     If the output is a tuple or a list, its first element is used, since attention also returns weights. If it
     is a mapping, as in transformers and sentence-transformers, the sentence embedding is used if there is
-    one, and else the first real tensor.
+    one, otherwise the first real tensor.
     """
     if isinstance(output, Mapping):
         real = (v for v in output.values() if isinstance(v, torch.Tensor) and v.is_floating_point())

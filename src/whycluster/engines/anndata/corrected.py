@@ -1,4 +1,4 @@
-"""Scores that were corrected after the PCA, as by Harmony: z = (x - mean) PCs + correction of the cell."""
+"""Scores that were corrected after the PCA, for example by Harmony: z = (x - mean) PCs + correction."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class CorrectedEnergy(WrappedEnergy):
-    """The energy of genes and of the correction of each component, of which only genes are features.
+    """The energy of the genes and of the correction of each component. Only the genes are features.
 
     Parameters
     ----------

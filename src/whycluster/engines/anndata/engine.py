@@ -95,9 +95,9 @@ def explain_anndata(
     layer : the layer with the expression that the principal components were computed from; by default
         ``adata.X``
     use_rep : the scores in ``adata.obsm`` that the grouping was based on, with loadings in ``adata.varm``
-        ("PCs" for "X_pca", otherwise the same name), or "X_pca" after a correction, as by Harmony; None for
-        the expression. "auto" selects the representation that the neighbors were computed from if it is one
-        of these, otherwise "X_pca" if that has loadings, and otherwise None
+        ("PCs" for "X_pca", otherwise the same name), or a corrected version of "X_pca", for example from
+        Harmony; None for the expression. "auto" selects the representation that the neighbors were computed
+        from if it is one of these, otherwise "X_pca" if that has loadings, and otherwise None
     n_pcs : how many of the scores to use; by default, the number that the neighbors were computed from, or
         all scores if that number is unknown
     graph : the graph in ``adata.obsp`` whose communities the groups are, such as "connectivities" for Leiden.

@@ -19,7 +19,7 @@ _SHOWN = 3  # number of parts that a warning lists
 
 
 class SpacedRows:
-    """Evenly spaced rows of the batches of a part, at most twice as many as are compared."""
+    """Evenly spaced rows from the batches of a part, at most twice as many as will be compared."""
 
     def __init__(self) -> None:
         self._pieces: list[Any] = []

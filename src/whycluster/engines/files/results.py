@@ -49,7 +49,8 @@ class DatasetExplanation:
     n_invalid : the number of rows skipped with ``invalid="skip"``
     beta : the stiffness used, or None if none is needed
     n_done_before : the number of parts that an earlier run had finished
-    measured_without : the parts that could not be read when the others were measured but are repaired
+    measured_without : the parts that could not be read when the others were measured but have since been
+        repaired
     summary : the summary of each cluster, or None if it was not requested
     """
 

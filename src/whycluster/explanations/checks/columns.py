@@ -99,7 +99,7 @@ def _one_column(exp: Explanation) -> Iterator[Finding]:
 
 
 def _one_cluster(exp: Explanation, summary: Summary) -> Iterator[Finding]:
-    """Warn if one of three or more columns carries most of a cluster."""
+    """Warn if one of three or more columns carries most of the relevance of a cluster."""
     share = _share_without_noise(summary)
     for column in np.flatnonzero((share > _ONE_CLUSTER).any(axis=0)).tolist():
         groups = np.flatnonzero(share[:, column] > _ONE_CLUSTER)

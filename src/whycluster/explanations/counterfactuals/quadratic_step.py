@@ -148,7 +148,7 @@ class Pieces:
         return np.flatnonzero(self.known.cluster == cluster)
 
     def constraints(self, piece: int, need: float, limits: Limits | None = None) -> Constraints:
-        """Return the constraints of a step into a piece: its energy is less than others by ``need``."""
+        """Return the constraints of a step into a piece: all other clusters have more energy, by ``need``."""
         root = self.known.root
         others = np.flatnonzero(self.known.cluster != self.known.cluster[piece])
         curvatures, decomposed = self._curvatures_from(int(root[piece]))
@@ -162,7 +162,7 @@ class Pieces:
         )
 
     def _curvatures_from(self, root: int) -> tuple[Floats, dict[int, tuple[Floats, Floats]]]:
-        """Return the differences from one curvature, with those of their eigenvectors that are known."""
+        """Return the differences of all curvatures from one of them, with the eigenvectors known so far."""
         if root not in self._relative:
             curvatures = self.curvatures - self.curvatures[root]
             curvatures[np.abs(curvatures) < _FLAT * np.abs(self.curvatures).max(initial=0.0)] = 0.0

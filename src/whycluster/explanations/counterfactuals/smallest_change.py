@@ -44,7 +44,7 @@ class Change(NamedTuple):
 
 
 def beyond(distance: Any, size: Any, margin: float) -> Any:
-    """Return how far a row moves beyond hyperplanes at this distance, whose slopes have the norm ``size``."""
+    """Return how far beyond a hyperplane to move, given its distance and the norm of its slope, ``size``."""
     return margin * np.maximum(distance, _TIE * size)
 
 
@@ -199,7 +199,7 @@ def _linear_solver(row: ChangeableRow, to: int, columns: Codes, base: Floats, nu
 def _quadratic_solver(
     row: ChangeableRow, to: int, columns: Codes, base: Floats, number: int
 ) -> Solver | None:
-    """Return the solver for quadrics, or None if the boundaries are others."""
+    """Return the solver for quadrics, or None if the boundaries are not quadrics."""
     if row.model.quadratics is None:
         return None
     pieces = row.pieces(columns, base)
@@ -208,7 +208,7 @@ def _quadratic_solver(
 
 
 def needed_evidence(row: ChangeableRow, to: int, number: int) -> float:
-    """Return the evidence that a change must reach if boundaries are curved, for the margin's position."""
+    """Return the evidence that a change must reach at curved boundaries; ``number`` selects the margin."""
     rounding = float(row.rounding(row.x[None], to, certain=True)[0])
     return MARGINS[number] * row.model.typical_evidence + 4.0 ** (number + 1) * rounding
 

@@ -100,7 +100,7 @@ class Binning:
 
 
 def _cuts(values: Floats, member: NDArray[np.bool_]) -> Floats:
-    """Return values at quantiles of all rows and of the members, and the last one below all members."""
+    """Return values at quantiles of all rows and of the members, and the largest value below all members."""
     known = ~np.isnan(values)
     every, own = np.sort(values[known]), np.sort(values[known & member])
     if not own.size:
@@ -151,7 +151,7 @@ def bound_between(low: float, high: float, column: ColumnValues) -> Any:
 
 
 def _shortest_between(low: Decimal, high: Decimal) -> Decimal:
-    """Return the shortest decimal t with low <= t < high, also as floats."""
+    """Return the shortest decimal t with low <= t < high, which also holds after conversion to a float."""
     place = (high - low).adjusted() + 1
     middle = (low + high) / 2
     while place > (high - low).adjusted() - _MOST_DIGITS:

@@ -117,7 +117,7 @@ class Strategies(PerCluster[ClusterStrategies]):
     Attributes
     ----------
     clusters : one `ClusterStrategies` for each cluster that has members
-    group : (n,) the number of the group of each row in its cluster, from 0; -1 for rows that are no members
+    group : (n,) the number of the group of each row in its cluster, from 0; -1 for rows that are not members
     feature_names : the names of the d features
     """
 
@@ -317,7 +317,7 @@ def _best_direction(sample: Floats) -> Floats:
 
 
 def _directions(sample: Floats) -> list[Floats]:
-    """Return the line between two clusters of rows, principal components, and columns that vary most."""
+    """Return directions to test: columns that vary most, principal components, a line between clusters."""
     from sklearn.cluster import KMeans
 
     d = sample.shape[1]
@@ -337,7 +337,7 @@ def _shares(relevance: NDArray[Any], rows: Codes) -> Floats:
 
 
 def _difference(relevance: NDArray[Any], parts: list[Codes]) -> float:
-    """Return how much of the relevance two groups have on different features, from 0 to 1."""
+    """Return the share of relevance, from 0 to 1, that two groups have on different features."""
     one, other = (_shares(relevance, part) for part in parts)
     return float(0.5 * np.abs(one - other).sum())
 

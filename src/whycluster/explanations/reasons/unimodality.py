@@ -15,8 +15,8 @@ _WINDOW = 20  # a gap is measured over this fraction of the values, 1 / 20
 def dip(values: Floats) -> float:
     """Return how far n values are from any distribution with a single peak, times sqrt(n).
 
-    For uniform values, which are the least favorable ones with a single peak, it exceeds 0.65 in fewer than
-    one of 200 samples.
+    For uniform values, the least favorable case with a single peak, it exceeds 0.65 in fewer than one in 200
+    samples.
     """
     x, n = np.sort(values), len(values)
     largest, low, high = 0.5 / n, 0, n - 1

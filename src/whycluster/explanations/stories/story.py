@@ -60,7 +60,10 @@ def evidence_rank(exp: BaseExplanation, row: int) -> EvidenceRank | None:
 
 
 def is_weak(n_above: Any, n_others: int) -> Any:
-    """Return whether enough of the other members have more evidence, for one number or an array."""
+    """Return whether at least three quarters of the other members have more evidence.
+
+    ``n_above``, the number of these members, may be an array.
+    """
     return n_above >= _MOST * n_others
 
 
@@ -173,8 +176,8 @@ def compare_with_typical(
 ) -> list[Typical | None]:
     """Compare each value with two clusters, given as positions; None for values that cannot be compared.
 
-    ``dates`` are the columns of dates. Rows of noise lie on all sides of the clusters, so their mean is
-    typical of none of them.
+    ``dates`` are the columns of dates. Rows of noise lie on all sides of the clusters, so their mean is not
+    typical of any of them.
     """
     found: list[Typical | None] = [None] * len(values)
     noise = noise_mask(compared.labels)

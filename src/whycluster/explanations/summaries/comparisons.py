@@ -285,8 +285,8 @@ class Comparisons:
 def rivals_by_means(members: MemberClusters, place: Codes, mean: Floats) -> Clusters:
     """Find the rivals that each feature separates each cluster from most, if only the means are known.
 
-    They are the fewest that make up two thirds of the squared differences between the means, weighted by
-    how many members have them as strongest competitor, but at most three.
+    They are the fewest that make up two thirds of the squared differences between the means, weighted by how
+    many members have them as their strongest competitor, but at most three.
     """
     codes, weights = members.rivals(place >= 0)
     near = np.where(codes < 0, -1, place[codes]).T

@@ -1,6 +1,6 @@
 """Statements: how a feature of a cluster compares with the clusters that its rows compete with.
 
-Summaries, sentences, reports and plots describe clusters with these statements only. A statement names the
+Summaries, sentences, reports and plots describe clusters only with these statements. A statement names the
 clusters that it holds against, and the values that it compares.
 """
 

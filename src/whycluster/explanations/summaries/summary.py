@@ -257,7 +257,7 @@ def _largest(share: Floats, n: int) -> Codes:
 def _strongest(share: Floats, least: int) -> list[int]:
     """Return the features that carry most of a cluster's positive relevance, in decreasing order.
 
-    They are at least ``least`` features, unless the shares of the others are negligible.
+    At least ``least`` features are returned, unless the shares of the others are negligible.
     """
     order = np.argsort(-share, kind="stable")
     order = order[share[order] > 0]

@@ -40,8 +40,8 @@ def format_lines(lines: Sequence[Line], heads: Sequence[str], first: str = "") -
     Parameters
     ----------
     lines : the lines
-    heads : the headings of name, value and relevance, and of the relevance against one competitor if that is
-        shown; if there are only two, values are left out
+    heads : the headings of the columns: name, value, relevance and, if it is shown, the relevance against one
+        competitor. If there are only two headings, values are left out
     first : a remark for the first row of the table
     """
     largest = max((abs(line.relevance) for line in lines if line.single), default=0.0)

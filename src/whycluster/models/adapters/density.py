@@ -41,9 +41,9 @@ def with_noise(n_clusters: int) -> NDArray[Any]:
 
 
 def spread_shares(rows: Floats, metric: str) -> Floats:
-    """Return the part of each feature in the spread of rows, (d,), in which constants are split.
+    """Return the share of each feature in the spread of the rows, (d,); constants are split in proportion.
 
-    A column that hardly varies cannot move a row out of reach, so it gets hardly anything of eps.
+    A column that hardly varies cannot move a row out of reach, so it gets hardly any part of eps.
     """
     spread = METRICS[metric].terms(rows, rows.mean(axis=0)).mean(axis=0)
     total = spread.sum()

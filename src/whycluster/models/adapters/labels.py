@@ -22,7 +22,7 @@ _N_NEIGHBORS = 5  # as in scikit-learn's KNeighborsClassifier
 
 
 def with_chosen_rule(found: Network | OnlyLabels, graph: Any, method: Any, where: str) -> OnlyLabels:
-    """Return labels with the rule that the user chose, or with none if that is a surrogate."""
+    """Return labels with the rule that the user chose, or without a rule if the user chose a surrogate."""
     name = "graph" if graph is not None else "method"
     if not isinstance(found, OnlyLabels):
         raise InvalidInputError(

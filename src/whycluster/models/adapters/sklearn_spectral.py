@@ -101,7 +101,7 @@ def embedding(model: Any) -> tuple[Floats, Floats]:
 
 
 def _centers(z: Floats, labels: Codes) -> tuple[str, Floats, Floats]:
-    """Return the head of k-means: the mean of each cluster, as k-means has them when it has converged."""
+    """Return the head of k-means: the mean of each cluster, its center once k-means has converged."""
     sums = np.zeros((labels.max() + 1, z.shape[1]))
     np.add.at(sums, labels, z)
     return CENTERS, z, sums / np.maximum(np.bincount(labels), 1)[:, None]

@@ -178,7 +178,7 @@ class NeighborEnergy(PooledEnergy):
         return distance[:, -1], index[:, -1], rank
 
     def _break_ties(self, distance: Floats, decisive: Codes, rank: Codes, core: Floats) -> None:
-        """Let the first of several clusters with the most votes win by moving the others as far away."""
+        """Let the first of several clusters with the most votes win; nearer ones move to its distance."""
         # Their decisive members are among the voters; searches in different trees may round differently.
         most = distance <= core[:, None] * (1.0 + _SAME)
         first = most.argmax(axis=1)

@@ -42,12 +42,12 @@ class Found(NamedTuple):
 
 
 class PooledEnergy(Energy):
-    """Energies that a subclass finds for a block of rows, split like the differences from the members.
+    """Energies that a subclass finds for a block of rows, split in proportion to differences from members.
 
-    An energy is spread over the features like the mean difference of the row from the members of its
-    cluster, in which near members count more. So the split depends on all features in which the row differs
-    from the cluster, not only on those in which it differs from a single member. Constants and the energy of
-    noise are split in fixed shares.
+    An energy is divided among the features in proportion to the mean difference of the row from the members
+    of its cluster, in which near members count more. So the split depends on all features in which the row
+    differs from the cluster, not only on those in which it differs from a single member. Constants and the
+    energy of noise are split in fixed shares.
 
     Parameters
     ----------

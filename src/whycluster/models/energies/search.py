@@ -44,7 +44,7 @@ class Metric(ABC):
     def pool(self, x: Floats, points: Floats) -> Floats:
         """Return the mean terms of x and the points, (b, d), up to a factor per row; near points count more.
 
-        A point at g(d) counts exp(-g(d) / r), where r is half the mean of g(d) over the points.
+        A point at g(d) has the weight exp(-g(d) / r), where r is half the mean of g(d) over the points.
         """
 
 

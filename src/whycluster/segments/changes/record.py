@@ -34,7 +34,8 @@ class Moves:
     accounts : the accounts of those moves that have one
     place : (n,) the position of each move among the accounts, or `NONE` if it has none
     old_with_new_values, new_with_old_values : (n,) for two segmentations, the codes of the clusters that the
-        old segmentation assigns to the new values, and the new segmentation to the old values; else None
+        old segmentation assigns to the new values, and of those that the new segmentation assigns to the old
+        values; else None
     """
 
     rows: Codes

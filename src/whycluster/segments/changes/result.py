@@ -161,7 +161,7 @@ class Changes:
         ----------
         path : the file; an existing file is replaced atomically
         title : the title of the page
-        n_rows : the number of moved rows to show with their accounts, taken from all flows
+        n_rows : the maximum number of moved rows to show with their accounts, taken from all flows
         """
         check_integer(n_rows, 0, "report", "n_rows")
         where = as_path(path, "report")

@@ -76,8 +76,10 @@ class RowChange:
     account : the account of the move, or None if the row did not move, or if one of two segmentations does
         not have both clusters
     old_with_new_values, new_with_old_values : for a move with two segmentations, the cluster that the old
-        segmentation assigns to the new values, and the new segmentation to the old values; else None
-    is_lacking : whether the new segmentation lacks the cluster before, and the old one the cluster after
+        segmentation assigns to the new values, and the one that the new segmentation assigns to the old
+        values; else None
+    is_lacking : whether the new segmentation lacks the cluster that the row was in before, and whether the
+        old segmentation lacks the one that it is in after
     """
 
     title: str

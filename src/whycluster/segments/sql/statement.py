@@ -28,7 +28,7 @@ def select(
     dialect: str,
     returned: Sequence[Hashable] | None = None,
 ) -> str:
-    """Return a SELECT that assigns each row of a table like the network.
+    """Return a SELECT that assigns each row of a table as the network does.
 
     Parameters
     ----------

@@ -116,7 +116,7 @@ def _scaled(query: Query, inputs: list[Value], center: Floats | None, scale: Flo
 
 
 def _clipped(query: Query, values: list[Value], bounds: tuple[float, float]) -> list[Value]:
-    """Return numbers limited to two bounds; LEAST and GREATEST alone would ignore a missing number."""
+    """Return numbers clipped to two bounds; LEAST and GREATEST alone would ignore a missing number."""
     low, high = map(float, bounds)
     template = "CASE WHEN {} IS NOT NULL THEN GREATEST({}, LEAST({}, {})) END"
     bound = [query.bind(value) for value in values]
