@@ -662,7 +662,7 @@ OTHER = (
 ADVICE = (
     "Pass the layer that the scores were computed from, with all its genes (scaled if it was scaled for the "
     "PCA), or compute the scores again with sc.pp.pca. Scores that were corrected afterward must be "
-    "in adata.obsm under a name of their own, beside those of the PCA."
+    "in adata.obsm under a separate name, in addition to those of the PCA."
 )
 
 

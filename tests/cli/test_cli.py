@@ -312,7 +312,7 @@ def test_row_shows_the_smallest_change(wine: Path, capsys: pytest.CaptureFixture
     )
     labeled = ("row", wine, "--id", 1073, "--labels", "kind", "--to", "cultivar 0", "--quiet")
     assert invoke(capsys, *labeled)[2] == (
-        "whycluster: --to works only with new clusters. Remove --labels.\n"
+        "whycluster: --to works only with new clusters, not with --labels. Remove --labels.\n"
     )
 
 
@@ -409,7 +409,7 @@ def test_row_compares_two_rows(wine: Path, capsys: pytest.CaptureFixture[str]) -
         pair.to_frame()["relevance"].to_list()[:2]
     )
     for options, message in (
-        (("--with", 1003), "--with must be a different row than --id."),
+        (("--with", 1003), "--with must name a different row than --id."),
         (("--with", 7), "--with must match one row in column 'wine_id'; no row has '7'."),
         (
             ("--with", 1007, "--to", 0),
@@ -453,7 +453,7 @@ def test_a_query_that_cannot_be_printed_is_refused(
     assert invoke(capsys, "rules", tmp_path / "t.parquet", "--k", 2, "--quiet", "--sql", "t") == (
         2,
         "",
-        "whycluster: --sql must be able to print all names and values; some contain control characters. "
+        "whycluster: --sql requires names and values without control characters; some contain them. "
         "Write the query in Python, with exp.rules().to_sql().\n",
     )
 

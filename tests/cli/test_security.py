@@ -170,7 +170,7 @@ def test_safe_cells_are_for_csv_only(
     assert invoke(capsys, "explain", table, "--safe-cells", *out) == (
         2,
         "",
-        "whycluster: --safe-cells works only with --out to a file of type .csv or .tsv.\n",
+        "whycluster: --safe-cells works only if --out is a file of type .csv or .tsv.\n",
     )
 
 
@@ -193,8 +193,8 @@ def test_safe_cells_need_a_summary(table: Path, capsys: pytest.CaptureFixture[st
     assert invoke(capsys, "explain", f"{table.parent}/*.csv", *options) == (
         2,
         "",
-        "whycluster: --safe-cells applies to the summary, which --target and --against leave out. Remove "
-        "it.\n",
+        "whycluster: --safe-cells applies to the summary, which is not written with --target or --against. "
+        "Remove it.\n",
     )
 
 

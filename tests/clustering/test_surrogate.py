@@ -245,7 +245,7 @@ def test_low_fidelity_warns_and_names_the_clusters() -> None:
         exp = wc.explain(y, X)
     text = str(caught[0].message)
     assert text.startswith("explain: the surrogate, which is explained instead of the labels, predicts ")
-    assert "Badly matched: " in text
+    assert "Poorly matched: " in text
     assert exp.fidelity is not None
     assert exp.fidelity.cross_validated < 0.8
     assert caught[0].filename == __file__
@@ -499,7 +499,7 @@ def test_the_threshold_and_the_text_of_the_warning() -> None:
         fidelity(94).warn_if_low()
     assert str(caught[0].message) == (
         "explain: the surrogate, which is explained instead of the labels, predicts 94.0% of them for "
-        "rows that it was not fitted to (100.0% for rows that it was). Badly matched: b (92.5% of 80 rows). "
+        "rows that it was not fitted to (100.0% for rows that it was). Poorly matched: b (92.5% of 80 rows). "
         "Read the explanations of these clusters with care; see exp.fidelity for details."
     )
     frame = fidelity(94).to_frame()

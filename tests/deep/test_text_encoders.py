@@ -217,7 +217,7 @@ def test_relevance_far_above_the_evidence_is_warned_of() -> None:
     assert str(caught[0].message) == (
         f"explain: the absolute relevance adds up to {ratio:,.3g} times the evidence, so relevance of "
         "opposite signs "
-        "cancels out and has no meaning. Let biases take part: "
+        "cancels out and has no meaning. Include biases: "
         'rules="text", or wc.deep.Composite(..., biases=True); or use a larger gamma or epsilon.'
     )
 

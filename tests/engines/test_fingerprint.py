@@ -124,7 +124,7 @@ def test_a_model_without_a_fingerprint_is_an_error() -> None:
     with pytest.raises(wc.UnsupportedModelError) as caught:
         fingerprint_of(model)
     assert str(caught.value) == (
-        "explain_dataset: the model must be one that a later run can recognize, so that results of different "
+        "explain_dataset: a later run must be able to recognize the model, so that results of different "
         "models are never mixed; it holds an object that cannot be pickled (cannot pickle '_thread.lock' "
         "object)."
     )

@@ -662,9 +662,9 @@ class TestFidelity:
                 "fidelity",
                 "The labels are explained through a surrogate, which predicts only 94.0% of them for rows "
                 "that it was not fitted to (100.0% for rows that it was). What holds for the surrogate may "
-                "not hold for the labels. Badly matched: cluster 1 (40.0% of 20 rows). Read the explanations "
-                "of these clusters with care, and check that the columns are those that the labels were made "
-                "from.",
+                "not hold for the labels. Poorly matched: cluster 1 (40.0% of 20 rows). Read the "
+                "explanations of these clusters with care, and check that the columns are those that the "
+                "labels were made from.",
                 (1,),
             )
         ]
@@ -685,7 +685,7 @@ class TestFidelity:
         predicted = np.where(np.arange(3468) % 2, given, 0)
         fidelity = Fidelity.of(np.array([0, 1]), given, given, predicted)
         (warning,) = found(replace(self.exp(1), fidelity=fidelity), "fidelity")
-        assert "Badly matched: cluster 1 (50.0% of 2,468 rows)." in warning.text
+        assert "Poorly matched: cluster 1 (50.0% of 2,468 rows)." in warning.text
 
     def test_high(self) -> None:
         assert not found(self.exp(1), "fidelity")

@@ -181,8 +181,8 @@ def test_networks_of_models_that_keep_no_rows() -> None:
     with pytest.raises(wc.UnsupportedModelError) as error:
         wc.neuralize(model)
     assert str(error.value) == (
-        "neuralize: the rule of the labels of HDBSCAN must be given the rows of these labels, which the "
-        "model does not keep. Pass the rows that it was fitted on: wc.neuralize(model, rows=X)."
+        "neuralize: the rule of the labels of HDBSCAN requires the rows that the model was fitted on, which "
+        "the model does not keep. Pass them: wc.neuralize(model, rows=X)."
     )
     network = wc.neuralize(model, rows=WINE)
     assert network.agreement is not None

@@ -188,7 +188,7 @@ def test_models_and_missing_rows() -> None:
         "explain: method applies only to labels and to models that provide only labels; this model "
         "determines its own network. Leave method out."
     )
-    with pytest.raises(wc.UnsupportedModelError, match="must be given the rows of these labels"):
+    with pytest.raises(wc.UnsupportedModelError, match="requires the rows that the model was fitted on"):
         wc.neuralize(LABELS, graph=GRAPH)
     with pytest.raises(wc.InvalidInputError, match="labels must have one value for each of the 99 rows"):
         wc.explain(LABELS, IRIS[:99], graph=GRAPH)

@@ -33,7 +33,7 @@ else:
 Array = NDArray[Any]
 RULES = ["path", "min-take-most", "joint", "contrast"]
 SUPPORTED = (
-    " cannot be converted to ONNX. Supported are models that assign each row to the nearest centroid by "
+    " cannot be converted to ONNX. The supported models assign each row to the nearest centroid by "
     "Euclidean distance, such as KMeans, alone or after StandardScaler, RobustScaler, MinMaxScaler or "
     "MaxAbsScaler (without clip)."
 )

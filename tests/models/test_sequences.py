@@ -181,7 +181,7 @@ def test_what_needs_rows_that_stand_alone_is_refused() -> None:
 def test_other_models_of_sequences_are_refused() -> None:
     model = hmm.GMMHMM(2, random_state=0).fit(X)
     assert refused(lambda: wc.neuralize(model)) == (
-        "neuralize: of the models of hmmlearn, GaussianHMM is supported; got a GMMHMM. Any clustering can be "
+        "neuralize: of hmmlearn's models, only GaussianHMM is supported; got a GMMHMM. Any clustering can be "
         "explained from its labels, through a surrogate that reports how well it matches them: "
         "wc.explain(labels, X)."
     )

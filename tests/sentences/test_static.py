@@ -172,6 +172,6 @@ def test_word_vectors_refuse_a_vocabulary_of_pieces(wordllama: Any) -> None:
         WordVectors(wordllama.embedding, words).transform(DOCUMENTS)
     assert str(error.value) == (
         f"WordVectors.transform: vocabulary must consist of whole words; {len(pieces):,} of its "
-        f"{len(words):,} entries, such as {pieces[0]!r}, are pieces that a tokenizer makes of words. Use "
-        "wc.text.Sentences with the model and its tokenizer, which reads all pieces."
+        f"{len(words):,} entries, such as {pieces[0]!r}, are pieces of words. Use wc.text.Sentences, which "
+        "reads all pieces, with the model and its tokenizer."
     )

@@ -448,7 +448,7 @@ def test_a_stream_needs_a_background(spark: Any) -> None:
     known: dict[str, Any] = {"columns": ["value"], "background": [[0.0], [1.0]]}
     assert engine.explain([[0.0], [1.0]], stream, **known).isStreaming
     message = (
-        "spark.explain: for a stream, there must be a background to measure, because a stream never ends; "
+        "spark.explain: a stream requires a background to measure, because the stream itself never ends; "
         "got none. Pass beta=... or background=..., such as a sample of earlier rows."
     )
     with pytest.raises(wc.InvalidInputError, match=f"^{re.escape(message)}$"):
@@ -510,7 +510,8 @@ def test_a_stream_needs_a_background(spark: Any) -> None:
         ),
         (
             {"columns": ["a", "n"], "prefix": "", "layout": "columns", **KNOWN},
-            "df must not have a column 'a', which the result adds. Drop it, or pass a prefix other than ''.",
+            "df must not have a column named 'a', because the result adds one. Drop it, or pass a prefix "
+            "other than ''.",
         ),
     ],
 )

@@ -56,7 +56,7 @@ def _explain_table(
     options = CommandOptions.of(given)
     _check_targets(out, report, options.file.path, force)
     if safe_cells and (out is None or out.suffix.lower() not in SPREADSHEET_SUFFIXES):
-        raise InvalidInputError("--safe-cells works only with --out to a file of type .csv or .tsv.")
+        raise InvalidInputError("--safe-cells works only if --out is a file of type .csv or .tsv.")
     clustered = cluster_and_note(options, quiet)
     exp = clustered.explain(**read_query(clustered.network, given))
     text, quality = "", None  # computed before anything is written, so that an error leaves no files

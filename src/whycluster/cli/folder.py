@@ -92,7 +92,8 @@ def explain_folder(
         output = "both" if query["target"] is None and query["against"] is None else "rows"
         if given["safe_cells"] and output == "rows":
             raise InvalidInputError(
-                "--safe-cells applies to the summary, which --target and --against leave out. Remove it."
+                "--safe-cells applies to the summary, which is not written with --target or --against. "
+                "Remove it."
             )
         if clusters.sample is not None:
             clusters.sample.save(out, overwrite=force, durable=given["durable"])

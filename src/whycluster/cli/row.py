@@ -34,7 +34,7 @@ def row(
         _check_alone(to, given)
     clustered = cluster_and_note(CommandOptions.of(given, "--id-column"), quiet)
     if to is not None and clustered.labels is not None:
-        raise InvalidInputError("--to works only with new clusters. Remove --labels.")
+        raise InvalidInputError("--to works only with new clusters, not with --labels. Remove --labels.")
     _check_needs_to(to, {"--within": within, "--hold": hold})
     position = clustered.position(name)
     exp = clustered.explain(**read_query(clustered.network, given))
@@ -68,7 +68,7 @@ def _check_alone(to: str | None, given: Mapping[str, Any]) -> None:
 
 def _pair(exp: Explanation, position: int, other: int) -> Pair:
     if position == other:
-        raise InvalidInputError("--with must be a different row than --id.")
+        raise InvalidInputError("--with must name a different row than --id.")
     return exp.pair(position, other)
 
 

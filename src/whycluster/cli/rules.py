@@ -43,7 +43,7 @@ def _printable(query: str) -> str:
     """Return a query; raise an error if printing would change it, because control characters are escaped."""
     if display.printable_lines(query) != query:
         raise InvalidInputError(
-            "--sql must be able to print all names and values; some contain control characters. Write the "
+            "--sql requires names and values without control characters; some contain them. Write the "
             "query in Python, with exp.rules().to_sql()."
         )
     return query

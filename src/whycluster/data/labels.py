@@ -141,7 +141,7 @@ class Renamable:
 
         Parameters
         ----------
-        names : the new names, by the present labels
+        names : a mapping from present labels to new names
         """
         return self.with_labels(renamed(self.labels, names, "rename"))
 
@@ -158,7 +158,7 @@ def renamed(labels: NDArray[Any], names: Any, where: str) -> NDArray[Any]:
         code = int(codes.find(label))
         if code < 0:
             listed = ", ".join(map(repr, known[:10])) + ", ..." * (len(known) > 10)
-            raise InvalidInputError(f"{where}: names must be of the clusters {listed}; got {label!r}.")
+            raise InvalidInputError(f"{where}: names may contain only the clusters {listed}; got {label!r}.")
         if not isinstance(name, str) or not name.strip():
             raise InvalidInputError(f"{where}: a name must be text; got {name!r} for cluster {label!r}.")
         if is_noise(name) and not is_noise(known[code]):

@@ -49,7 +49,7 @@ class Fidelity(ClusterShares):
         )
 
     def warn_if_low(self, where: str = "explain", expression: str = "exp.fidelity") -> None:
-        """Issue a warning that lists badly matched clusters if the cross-validated agreement is below 0.95.
+        """Issue a warning that lists poorly matched clusters if the cross-validated agreement is below 0.95.
 
         Parameters
         ----------
@@ -62,7 +62,7 @@ class Fidelity(ClusterShares):
         warnings.warn(
             f"{where}: the surrogate, which is explained instead of the labels, predicts "
             f"{self.cross_validated:.1%} of them for rows that it was not fitted to ({self.in_sample:.1%} "
-            f"for rows that it was). Badly matched: {self._list(~(shares >= LOW), shares)}. "
+            f"for rows that it was). Poorly matched: {self._list(~(shares >= LOW), shares)}. "
             f"Read the explanations of these clusters with care; see {expression} for details.",
             FidelityWarning,
             stacklevel=level_of_the_caller(),

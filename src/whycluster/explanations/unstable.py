@@ -14,8 +14,7 @@ _FAR_ABOVE = 100.0  # relevance that cancels out to this degree has no meaning
 
 
 OF_RULES = (
-    'Let biases take part: rules="text", or wc.deep.Composite(..., biases=True); or use a larger gamma or '
-    "epsilon."
+    'Include biases: rules="text", or wc.deep.Composite(..., biases=True); or use a larger gamma or epsilon.'
 )
 OF_DOCUMENTS = "Choose documents with more evidence, or compare with another cluster: against=."
 

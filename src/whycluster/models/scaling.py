@@ -28,7 +28,7 @@ class Scaling(NamedTuple):
 def no_centroids(what: str) -> UnsupportedModelError:
     """Return the error of `to_onnx` for energies or steps that it does not support, given their names."""
     return UnsupportedModelError(
-        f"to_onnx: {what} cannot be converted to ONNX. Supported are models that assign each row to the "
-        "nearest centroid by Euclidean distance, such as KMeans, alone or after StandardScaler, "
-        "RobustScaler, MinMaxScaler or MaxAbsScaler (without clip)."
+        f"to_onnx: {what} cannot be converted to ONNX. The supported models assign each row to the nearest "
+        "centroid by Euclidean distance, such as KMeans, alone or after StandardScaler, RobustScaler, "
+        "MinMaxScaler or MaxAbsScaler (without clip)."
     )

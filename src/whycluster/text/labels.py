@@ -37,7 +37,7 @@ def network_of_documents(encoder: Any, last: Network) -> Network:
     if isinstance(last, PipelineNetwork):
         if last.stages.steps is None:
             raise UnsupportedModelError(
-                "explain: after an encoder, all steps must be those of scikit-learn; got steps of another "
+                "explain: after an encoder, all steps must be from scikit-learn; got steps from another "
                 "library."
             )
         steps, last = steps + list(last.stages.steps), last.stages.last.with_labels(last.labels)

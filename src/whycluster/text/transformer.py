@@ -180,7 +180,9 @@ class TransformerModel:
         found = self.module(dict(features)) if self.pooling is None else self.module(**features)
         rows = first_tensor(found)
         if rows is None:
-            raise UnsupportedModelError("Sentences: the model must return a tensor; it returns none.")
+            raise UnsupportedModelError(
+                f"Sentences: the model must return a tensor; got {type(found).__name__}."
+            )
         if self.pooling is not None:
             rows = _pool(rows, features[MASK], self.pooling)
         if self.truncate_dim is not None:

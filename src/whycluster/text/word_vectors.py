@@ -211,8 +211,8 @@ def _check_whole_words(words: list[str], where: str) -> None:
     if len(pieces) > _MOST_PIECES * len(words):
         raise InvalidInputError(
             f"{where}: vocabulary must consist of whole words; {len(pieces):,} of its {len(words):,} "
-            f"entries, such as {pieces[0]!r}, are pieces that a tokenizer makes of words. Use "
-            "wc.text.Sentences with the model and its tokenizer, which reads all pieces."
+            f"entries, such as {pieces[0]!r}, are pieces of words. Use wc.text.Sentences, which reads all "
+            "pieces, with the model and its tokenizer."
         )
 
 

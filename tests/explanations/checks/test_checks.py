@@ -642,12 +642,12 @@ class TestGivenLabels:
     def test_clusters_that_are_not_told_apart(self) -> None:
         rows = np.array([-1.0, 0, 1, 2, *[10] * 5])[:, None]
         assert self.text(self.as_labels(wc.explain([[0.0], [0.1], [10.0]], rows)), "alike").endswith(
-            "for all rows. The surrogate hardly tells the two apart, so do not rely on how it explains "
+            "for all rows. The surrogate can hardly tell the two apart, so do not rely on how it explains "
             "their difference."
         )
         rows = np.array([0.0, 0, 0, 5.1])[:, None]
         assert self.text(self.as_labels(wc.explain([[0.0], [10.0]], rows)), "borderline") == (
             "Cluster 1 is mostly borderline: its only row has at most a tenth of the median evidence, so the "
-            "surrogate hardly tells the cluster from others. Do not rely on how it explains the cluster; "
+            "surrogate can hardly tell the cluster from others. Do not rely on how it explains the cluster; "
             "different columns may separate the labels more clearly."
         )

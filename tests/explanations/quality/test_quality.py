@@ -446,7 +446,7 @@ class TestNotMeasured:
     def test_bad_arguments(self) -> None:
         with pytest.raises(wc.InvalidInputError) as error:
             quality(IRIS)  # type: ignore[arg-type]
-        message = "quality: exp must be an explanation, as explain returns it; got ndarray."
+        message = "quality: exp must be an explanation, such as the result of explain(model, X); got ndarray."
         assert str(error.value) == message
         with pytest.raises(wc.InvalidInputError, match=r"^quality: random_state must be "):
             measured(THREE.fit(IRIS), IRIS, random_state=-1)

@@ -263,7 +263,8 @@ class TestErrors:
             exp[5:].pair(0, 1)
         assert str(caught.value) == (
             "pair: the explanation must contain all rows, since the split of this model's evidence depends "
-            "on the means of all rows; it contains some of them. Use the explanation that it was taken from."
+            "on the means of all rows; it contains only some of them. Use the explanation that it was taken "
+            "from."
         )
 
     def test_changed_data(self) -> None:

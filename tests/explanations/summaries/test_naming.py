@@ -131,10 +131,10 @@ class TestRename:
                 {0: "a", 1: "a"},
                 "rename: each cluster must have its own name; 'a' would name several clusters.",
             ),
-            ({9: "a"}, "rename: names must be of the clusters 0, 1, 2; got 9."),
+            ({9: "a"}, "rename: names may contain only the clusters 0, 1, 2; got 9."),
             ({0: " "}, "rename: a name must be text; got ' ' for cluster 0."),
             ({0: 5}, "rename: a name must be text; got 5 for cluster 0."),
-            ({True: "a"}, "rename: names must be of the clusters 0, 1, 2; got True."),
+            ({True: "a"}, "rename: names may contain only the clusters 0, 1, 2; got True."),
             (
                 {0: "noise"},
                 "rename: 'noise' is the name of rows far from all clusters; got it for cluster 0. Choose "

@@ -544,6 +544,6 @@ def test_too_many_columns_for_postgres() -> None:
         seg.to_sql(dialect="postgres")
     assert str(caught.value) == (
         "to_sql: a query must have at most 1,600 columns in postgres; this one needs 1,603, since the steps "
-        "of the model make many features. Use fewer columns or categories, such as with a lower "
+        "of the model create many features. Use fewer columns or categories, for example with a lower "
         "max_categories, or another dialect."
     )

@@ -120,9 +120,9 @@ class Half(StandardScaler):  # type: ignore[misc]  # scikit-learn has no types
             lambda: make_pipeline(
                 FunctionTransformer(wc.elementwise(lambda values: values * 2.0)), KMeans(3, n_init=1)
             ),
-            "save: the function of step 'functiontransformer' must be a NumPy ufunc with one argument, since "
-            "others are code; got <lambda>. Segmentations that cannot be saved can still be used in this "
-            "process.",
+            "save: the function of step 'functiontransformer' must be a NumPy ufunc with one argument, "
+            "since any other function is code; got <lambda>. Segmentations that cannot be saved can still "
+            "be used in this process.",
         ),
     ],
 )
@@ -202,7 +202,7 @@ HOSTILE = [
     (put(f"{STEP}/fitted/n_features_in_", 10**12), None),
     (
         put("steps/0/1/branches/0/1/steps/0/1/parameters/func", "eval"),
-        "the function of a step must be one of NumPy's ufuncs or of whycluster",
+        "the function of a step must be a NumPy ufunc or a function of whycluster",
     ),
     (
         put("steps/0/1/branches/0/2", [10**9]),
@@ -212,11 +212,11 @@ HOSTILE = [
     (put("steps", [["a", "eval"]]), "a step must have a class"),
     (
         put("columns/0/kind", "code"),
-        "a column must have a known kind, counts from 0 on and few categories",
+        "a column must have a known kind, nonnegative counts and few categories",
     ),
     (put("columns/0/range", [1.0]), "the range of a column must be five numbers in ascending order"),
     (put("columns/1/name", "age"), "'columns' must have distinct names"),
-    (put("quality", {}), "'quality' must have the figures of a quality"),
+    (put("quality", {}), "'quality' must have the attributes of a Quality"),
     (put("left_out", [["a"]]), "'left_out' must be pairs of a column and a reason"),
     (put("kind", "network"), "there must be no other facts; got 'columns'"),
     (
@@ -257,7 +257,7 @@ def test_components_with_which_lapack_would_not_finish(value: float, wine: Any, 
     place = facts["steps"][1][1]["fitted"]["components_"]["array"]
     arrays[place] = np.full_like(arrays[place], value)
     found = error_message(write(tmp_path / "file", facts, arrays))
-    assert found == "its steps must fit together and the model after them"
+    assert found == "its steps must match each other and the model after them"
 
 
 def test_no_attribute_outside_the_list_can_be_set(tmp_path: Path) -> None:

@@ -196,7 +196,7 @@ def chosen_rep(adata: Any, use_rep: Any, n_pcs: int | None) -> str | None:
 
 
 def is_corrected(adata: Any, rep: str) -> bool:
-    """Return whether scores without loadings are those of the PCA, moved by less than they vary."""
+    """Return whether scores without loadings are the PCA scores plus a correction that varies less."""
     if rep == _PCA or rep in adata.varm or _PCA not in adata.obsm or _loadings(_PCA) not in adata.varm:
         return False
     found, before = (_numbers(adata.obsm[name], f"adata.obsm[{name!r}]") for name in (rep, _PCA))
@@ -341,7 +341,7 @@ def check_loadings(
         advice = (
             "Pass the layer that the scores were computed from, with all its genes (scaled if it was scaled "
             "for the PCA), or compute the scores again with sc.pp.pca. Scores that were corrected afterward "
-            "must be in adata.obsm under a name of their own, beside those of the PCA."
+            "must be in adata.obsm under a separate name, in addition to those of the PCA."
         )
     raise InvalidInputError(
         f"{WHERE}: {table.name} must be the data that adata.obsm[{rep!r}] was computed from; multiplied by "

@@ -27,8 +27,8 @@ def fingerprint(model: Any, network: Network, where: str) -> str:
         return str(_Hasher("sha256").hash(model))[:32]
     except (pickle.PicklingError, TypeError, AttributeError, ValueError) as error:
         raise UnsupportedModelError(
-            f"{where}: the model must be one that a later run can recognize, so that results of different "
-            f"models are never mixed; it holds an object that cannot be pickled ({error.args[0]})."
+            f"{where}: a later run must be able to recognize the model, so that results of different models "
+            f"are never mixed; it holds an object that cannot be pickled ({error.args[0]})."
         ) from error
 
 

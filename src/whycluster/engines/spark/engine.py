@@ -159,7 +159,7 @@ class SparkEngine(Engine[SparkParts, Any, list[Any], Any]):
         if parts.df.isStreaming:
             beta = f"{setting('beta=...')} or " * self.request.only_needs_beta
             raise InvalidInputError(
-                f"{WHERE}: for a stream, there must be a background to measure, because a stream never ends; "
+                f"{WHERE}: a stream requires a background to measure, because the stream itself never ends; "
                 f"got none. Pass {beta}{setting('background=...')}, such as a sample of earlier rows."
             )
         reader = replace(self.reader, inputs=sent_columns(parts.inputs, []))

@@ -80,8 +80,8 @@ class OutputColumns:
         taken = next((name for name in self.names if name.lower() in lower), None)
         if taken is not None:
             raise InvalidInputError(
-                f"{WHERE}: df must not have a column {taken!r}, which the result adds. Drop it, or pass a "
-                f"prefix other than {prefix!r}."
+                f"{WHERE}: df must not have a column named {taken!r}, because the result adds one. Drop it, "
+                f"or pass a prefix other than {prefix!r}."
             )
 
     def observe(self, df: Any, observation: Any) -> Any:

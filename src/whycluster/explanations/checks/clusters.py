@@ -53,7 +53,7 @@ def _unfaithful(fidelity: Fidelity) -> Iterator[Finding]:
             f"The labels are explained through a surrogate, which predicts only "
             f"{fidelity.cross_validated:.1%} of them for rows that it was not fitted to "
             f"({fidelity.in_sample:.1%} for rows that it was). What holds for the surrogate may not hold for "
-            f"the labels. Badly matched: {join_first(matched)}. Read the explanations of these clusters "
+            f"the labels. Poorly matched: {join_first(matched)}. Read the explanations of these clusters "
             f"with care, and check that the columns are those that the labels were made from.",
             labels,
         )
@@ -174,7 +174,8 @@ def _alike(exp: BaseExplanation, sample: MemberSample | None) -> list[Finding]:
         f"{capitalize(nouns(exp))} may be in either by chance. Merge the two, or cluster again with fewer "
         f"clusters."
         if exp.fidelity is None
-        else "The surrogate hardly tells the two apart, so do not rely on how it explains their difference."
+        else "The surrogate can hardly tell the two apart, so do not rely on how it explains their "
+        "difference."
     )
     for a, b in pairs[:MOST_LISTED]:
         both = exp.labels[[a, b]]
@@ -209,7 +210,7 @@ def _undecided(exp: BaseExplanation) -> Iterator[Finding]:
         "and could just as well be in another cluster. Do not rely on it; a different number of clusters, or "
         "different columns, may separate the clusters more clearly."
         if exp.fidelity is None
-        else "so the surrogate hardly tells the cluster from others. Do not rely on how it explains the "
+        else "so the surrogate can hardly tell the cluster from others. Do not rely on how it explains the "
         "cluster; different columns may separate the labels more clearly."
     )
     for code in exp.member_clusters.codes:

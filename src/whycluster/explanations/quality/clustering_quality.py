@@ -131,9 +131,9 @@ def quality(exp: BaseExplanation, model: Any = None, *, random_state: int = 0) -
     verdict is "none". Clear clusters also have a large margin and are stable. A sample of at most 1,000 rows
     is used, so the time does not grow with the number of rows; usually, it takes one or two seconds.
 
-    Models that cannot be fitted again or take long are compared with the clusters that k-means finds in data
-    without clusters. Labels come without a model, so they get no verdict; only their silhouette is measured.
-    For documents, images and categories, nothing is measured.
+    Models that cannot be fitted again, or take too long, are compared with the clusters that k-means finds in
+    data without clusters. Labels come without a model, so they get no verdict; only their silhouette is
+    measured. For documents, images and categories, nothing is measured.
 
     Parameters
     ----------
@@ -148,7 +148,8 @@ def quality(exp: BaseExplanation, model: Any = None, *, random_state: int = 0) -
     check_integer(random_state, 0, "quality", "random_state")
     if not isinstance(exp, BaseExplanation):
         raise InvalidInputError(
-            f"quality: exp must be an explanation, as explain returns it; got {type(exp).__name__}."
+            "quality: exp must be an explanation, such as the result of explain(model, X); got "
+            f"{type(exp).__name__}."
         )
     rng = np.random.default_rng(random_state)
     sample = _draw(exp, rng)

@@ -224,7 +224,8 @@ def compared_rows(exp: BaseExplanation, a: Any, b: Any) -> Compared:
     if exp.positions is not None and exp.energy.needs_means:
         raise InvalidInputError(
             "pair: the explanation must contain all rows, since the split of this model's evidence depends "
-            "on the means of all rows; it contains some of them. Use the explanation that it was taken from."
+            "on the means of all rows; it contains only some of them. Use the explanation that it was taken "
+            "from."
         )
     two = exp[positions]
     table = two.unchanged_table("pair")

@@ -90,8 +90,8 @@ def network_of_rule(found: OnlyLabels, rows: Any, where: str) -> Network:
         if network is not None:
             return network
         raise UnsupportedModelError(
-            f"{where}: the rule of {found.kind} must be given the rows of these labels, which the model does "
-            f"not keep. Pass the rows that it was fitted on: wc.neuralize(model, rows=X)."
+            f"{where}: the rule of {found.kind} requires the rows that the model was fitted on, which the "
+            "model does not keep. Pass them: wc.neuralize(model, rows=X)."
         )
     fitted = found.fitted_rows(rows, where)
     network = None if fitted is None else found.network(fitted)

@@ -48,7 +48,7 @@ def unsupported(model: Any) -> UnsupportedModelError:
         )
     if any(cls.__module__.startswith("hmmlearn.") for cls in type(model).__mro__):
         return UnsupportedModelError(
-            f"neuralize: of the models of hmmlearn, GaussianHMM is supported; got a {type(model).__name__}. "
+            f"neuralize: of hmmlearn's models, only GaussianHMM is supported; got a {type(model).__name__}. "
             f"{BY_LABELS}"
         )
     listed = "".join(f"\n  - {line}" for line in SUPPORTED)

@@ -33,7 +33,7 @@ def energies_of(energy: Energy, query: Query, x: Sequence[Value]) -> list[Value]
     """Return s_k for each cluster or, for a tree, the evidence for the left node of each pair."""
     raise UnsupportedModelError(
         f"to_sql: the energies of the model, {type(energy).__name__} ({energy.title}), cannot be written in "
-        "SQL. Supported are models with centroids, medoids, support vectors, Gaussian components or a tree "
+        "SQL. The supported models have centroids, medoids, support vectors, Gaussian components or a tree "
         "of centroids."
     )
 

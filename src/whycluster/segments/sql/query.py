@@ -172,8 +172,8 @@ class Query:
         if most is not None and n_columns > most:
             raise InvalidInputError(
                 f"{WHERE}: a query must have at most {most:,} columns in {self.dialect.name}; this one needs "
-                f"{n_columns:,}, since the steps of the model make many features. Use fewer columns or "
-                "categories, such as with a lower max_categories, or another dialect."
+                f"{n_columns:,}, since the steps of the model create many features. Use fewer columns or "
+                "categories, for example with a lower max_categories, or another dialect."
             )
 
 

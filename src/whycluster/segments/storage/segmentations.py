@@ -94,7 +94,7 @@ def _take_steps(stored: ArchiveReader, last: Network, columns: tuple[KnownColumn
         with np.errstate(all="ignore"):
             return network_behind(steps, last, len(columns), listed)
     except Exception as error:  # attributes of scikit-learn may have any contents
-        raise stored.error("its steps must fit together and the model after them") from error
+        raise stored.error("its steps must match each other and the model after them") from error
 
 
 def _put_population(writer: ArchiveWriter, known: KnownPopulation) -> None:
@@ -151,7 +151,7 @@ def _take_column(stored: ArchiveReader, coded: Any) -> KnownColumn:
     categories = coded["categories"]
     counts = min(coded["missing"], coded["once"])
     if coded["kind"] not in _KINDS or counts < 0 or len(categories or ()) > MOST_CATEGORIES:
-        raise stored.error("a column must have a known kind, counts from 0 on and few categories")
+        raise stored.error("a column must have a known kind, nonnegative counts and few categories")
     name = stored.object("columns", coded["name"])
     return KnownColumn(
         name,
@@ -237,7 +237,7 @@ def _take_quality(stored: ArchiveReader, network: Network) -> Quality | None:
     if coded.keys() != _QUALITY.keys() or any(
         type(coded[name]) not in kinds for name, kinds in _QUALITY.items()
     ):
-        raise stored.error("'quality' must have the figures of a quality")
+        raise stored.error("'quality' must have the attributes of a Quality")
     per_cluster = [coded[name] for name in ("cluster_silhouette", "cluster_stability")]
     labels = None if coded["clusters"] is None else stored.objects("quality", coded["clusters"])
     figures = [*(each for each in per_cluster if each is not None), *_null_figures(stored, coded["nulls"])]

@@ -334,8 +334,8 @@ def _name_of(function: Any, place: str) -> str:
             if each is function:
                 return name
     raise UnsupportedModelError(
-        f"save: the function of step {place!r} must be a NumPy ufunc with one argument, since others are "
-        f"code; got {getattr(function, '__name__', function)!s}. {_REASON}"
+        f"save: the function of step {place!r} must be a NumPy ufunc with one argument, since any other "
+        f"function is code; got {getattr(function, '__name__', function)!s}. {_REASON}"
     )
 
 
@@ -508,7 +508,7 @@ def _decode_plain(node: _Node) -> Any:
     try:
         problem = form.check(made)
     except Exception as error:  # an attribute is missing, or not of the kind that the class expects
-        raise stored.error(f"the attributes of {node.kind} must fit together") from error
+        raise stored.error(f"the attributes of {node.kind} must match each other") from error
     if problem is not None:
         raise stored.error(f"{node.kind}: {problem}")
     return made
@@ -528,7 +528,7 @@ def _decode_parameter(stored: ArchiveReader, name: str, value: Any) -> Any:
     if name in ("func", "inverse_func") and value is not None:
         found = _OURS.get(value) or _UFUNCS.get(value) if type(value) is str else None
         if found is None:
-            raise stored.error("the function of a step must be one of NumPy's ufuncs or of whycluster")
+            raise stored.error("the function of a step must be a NumPy ufunc or a function of whycluster")
         return found
     if name == "kw_args" and type(value) is dict:
         return dict(value)
