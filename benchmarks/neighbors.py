@@ -6,7 +6,7 @@ The width of the pool was chosen on other data sets: ``python -m benchmarks.neig
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,25 +33,25 @@ UNSCALED = "As above, in the columns' own units, in which some columns hardly ma
 
 
 def models(X: Array) -> Iterator[tuple[str, Any]]:
-    """Yield three settings of each family, fitted to the rows."""
+    """Yield three settings of each family, to be fitted to the rows."""
     far = NearestNeighbors(n_neighbors=5).fit(X).kneighbors(X)[0][:, -1]
     for q in (0.5, 0.7, 0.85):
         eps = float(np.quantile(far, q))
-        yield "DBSCAN", DBSCAN(eps=eps, min_samples=5).fit(X)
-        yield "OPTICS, dbscan", OPTICS(min_samples=5, eps=eps, cluster_method="dbscan").fit(X)
+        yield "DBSCAN", DBSCAN(eps=eps, min_samples=5)
+        yield "OPTICS, dbscan", OPTICS(min_samples=5, eps=eps, cluster_method="dbscan")
     for size in (5, 10, 20):
-        yield "HDBSCAN", HDBSCAN(min_cluster_size=size, min_samples=5, copy=True).fit(X)
-        yield "hdbscan.HDBSCAN", hdbscan.HDBSCAN(min_cluster_size=size, min_samples=5).fit(X)
-        yield "OPTICS, xi", OPTICS(min_samples=size).fit(X)
+        yield "HDBSCAN", HDBSCAN(min_cluster_size=size, min_samples=5, copy=True)
+        yield "hdbscan.HDBSCAN", hdbscan.HDBSCAN(min_cluster_size=size, min_samples=5)
+        yield "OPTICS, xi", OPTICS(min_samples=size)
     for k in (3, 6, 12):
         for linkage in ("single", "ward", "average", "complete"):
-            yield f"{linkage} linkage", AgglomerativeClustering(k, linkage=linkage).fit(X)
+            yield f"{linkage} linkage", AgglomerativeClustering(k, linkage=linkage)
         for name, affinity in (("rbf", "rbf"), ("neighbors", "nearest_neighbors")):
             for assign in ("kmeans", "cluster_qr", "discretize"):
                 model = SpectralClustering(
                     k, affinity=affinity, gamma=1 / X.shape[1], assign_labels=assign, random_state=0
                 )
-                yield f"spectral, {name}{f', {assign}' * (assign != 'kmeans')}", model.fit(X)
+                yield f"spectral, {name}{f', {assign}' * (assign != 'kmeans')}", model
 
 
 def agreement(folder: Path) -> list[str]:
@@ -60,7 +60,8 @@ def agreement(folder: Path) -> list[str]:
     certain = [0, 0]
     for name in REPORTED:
         X = rows_of(name, folder)
-        for family, model in models(X):
+        for family, made in models(X):
+            model = made.fit(X)
             if model.labels_.max() < 0 or len(np.unique(model.labels_)) < 2:
                 continue
             fitted = wc.neuralize(model, rows=X).agreement
@@ -102,15 +103,17 @@ def predicted(folder: Path) -> str:
     return f"Of {n:,} new rows, {n - same} are assigned otherwise than by hdbscan's `approximate_predict`."
 
 
-def runs(names: tuple[str, ...], folder: Path, scaled: bool = True) -> Iterator[Run]:
-    """Yield the runs whose faithfulness is compared, and votes for the labels of ward linkage.
-
-    In the units of the columns, without scaling, only the rules with noise are compared.
-    """
+def runs(
+    names: tuple[str, ...], folder: Path, families: Sequence[str] = COMPARED, scaled: bool = True
+) -> Iterator[Run]:
+    """Yield the runs whose faithfulness is compared, and votes for the labels of ward linkage."""
     for name in names:
         X = rows_of(name, folder, scaled)
-        for family, model in models(X):
-            if family not in (COMPARED if scaled else WITH_NOISE) or len(np.unique(model.labels_)) < 2:
+        for family, made in models(X):
+            if family not in families:
+                continue
+            model = made.fit(X)
+            if len(np.unique(model.labels_)) < 2:
                 continue
             yield Run(name, family, X, wc.neuralize(model, rows=X), model.labels_)
             if family == "ward linkage":
@@ -177,14 +180,15 @@ def main() -> None:
     options = parser(__doc__)
     options.add_argument("--choose", action="store_true", help="compare widths of the pool")
     options.add_argument("--part", choices=("agreement", "faithfulness", "unscaled"), help="print one part")
+    options.add_argument("--only", nargs="+", choices=COMPARED, help="families to compare with surrogates")
     chosen = options.parse_args()
     if chosen.choose:
         choose(chosen.data)
         return
     parts: dict[str, Callable[[], list[str]]] = {
         "agreement": lambda: agreement(chosen.data),
-        "faithfulness": lambda: faithfulness(runs(REPORTED, chosen.data)),
-        "unscaled": lambda: [UNSCALED, "", *faithfulness(runs(REPORTED, chosen.data, scaled=False))],
+        "faithfulness": lambda: faithfulness(runs(REPORTED, chosen.data, chosen.only or COMPARED)),
+        "unscaled": lambda: [UNSCALED, "", *faithfulness(runs(REPORTED, chosen.data, WITH_NOISE, False))],
     }
     if chosen.part is not None:
         print("\n".join(parts[chosen.part]()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -60,12 +61,14 @@ class Areas(NamedTuple):
 def areas(runs: Iterable[Run], widths: tuple[float, ...] = (search._WIDTH,)) -> dict[str, list[Areas]]:
     """Return the areas of all runs, by family; those of noise rows also have a family of their own.
 
-    The decisions are those of the rule, which assigns rows with drawn features as the clustering would.
+    The decisions are those of the rule, which assigns rows with drawn features as the clustering would. The
+    rows of a family are drawn in the same way, whichever other families are measured.
     """
     found: dict[str, list[Areas]] = {}
-    rng = np.random.default_rng(0)
+    rngs: dict[str, np.random.Generator] = {}
     for run in runs:
         labels = np.asarray(run.labels)
+        rng = rngs.setdefault(run.family, np.random.default_rng(0))
         rows = np.sort(rng.choice(len(run.X), min(ROWS, len(run.X)), replace=False))
         relevance = []
         for width in widths:
@@ -86,6 +89,7 @@ def areas(runs: Iterable[Run], widths: tuple[float, ...] = (search._WIDTH,)) -> 
             if chosen.any():
                 *rule, fitted, spread = (float(area[chosen].mean()) for area in each)
                 found.setdefault(family, []).append(Areas(run.data, rule, fitted, spread))
+                print(run.data, family, rule, fitted, spread, file=sys.stderr, flush=True)
     return found
 
 

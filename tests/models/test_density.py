@@ -253,11 +253,22 @@ def test_the_same_rows_in_other_units_are_explained_by_their_labels() -> None:
 
 def test_what_has_no_rule_is_refused_by_name() -> None:
     square = np.abs(IRIS[:, None] - IRIS).sum(axis=2)
+    metrics = {
+        "'cosine'": DBSCAN(eps=0.1, metric="cosine"),
+        "'minkowski' with {'p': 3}": DBSCAN(eps=0.5, metric="minkowski", p=3),
+        "'minkowski' with {'w': [1, 1, 1, 9]}": (
+            OPTICS(min_samples=8, metric="minkowski", metric_params={"w": [1, 1, 1, 9]})
+        ),
+        "'chebyshev'": HDBSCAN(min_cluster_size=8, metric="chebyshev", copy=True),
+        "'canberra'": hdbscan.HDBSCAN(min_cluster_size=8, metric="canberra"),
+        "'precomputed'": DBSCAN(eps=0.5, metric="precomputed"),
+    }
     cases = {
-        "A rule is known only for the metrics euclidean, manhattan and haversine; this DBSCAN has "
-        "metric='cosine'.": DBSCAN(eps=0.1, metric="cosine").fit(IRIS),
-        "A rule is known only for the metrics euclidean, manhattan and haversine; this DBSCAN has "
-        "metric='precomputed'.": DBSCAN(eps=0.5, metric="precomputed").fit(square),
+        "A rule is known only for the metrics euclidean, manhattan and haversine; this "
+        f"{type(model).__name__} has metric={name}.": model.fit(square if "computed" in name else IRIS)
+        for name, model in metrics.items()
+    }
+    cases |= {
         "A rule is known only for dense rows; this DBSCAN was fitted on a sparse matrix.": (
             DBSCAN(eps=0.5).fit(sparse.csr_matrix(IRIS))
         ),

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from scipy import sparse
 from sklearn.cluster import OPTICS, AgglomerativeClustering
 from sklearn.datasets import load_iris, load_wine, make_moons
 from sklearn.neighbors import KNeighborsClassifier, kneighbors_graph
@@ -137,14 +138,26 @@ def test_votes_of_neighbors(n_neighbors: int, metric: str) -> None:
     assert (exp.evidence >= 0).all()
 
 
-def test_weighted_votes_are_refused() -> None:
-    X = DATA["iris"]
-    model = KNeighborsClassifier(5, weights="distance").fit(X, load_iris().target)
-    with pytest.raises(wc.UnsupportedModelError) as error:
-        wc.neuralize(model)
-    assert str(error.value) == (
-        "neuralize: KNeighborsClassifier must have weights='uniform', a Euclidean, Manhattan or haversine "
-        "metric, and one class per row of a dense table; got weights='distance' and metric='minkowski'. Any "
-        "clustering can be explained from its labels, through a surrogate that reports how well it matches "
-        "them: wc.explain(labels, X)."
-    )
+def test_votes_without_a_rule_are_refused_by_name() -> None:
+    X, y = DATA["iris"], load_iris().target
+    cases = {
+        "weights='distance'": KNeighborsClassifier(weights="distance").fit(X, y),
+        "metric='cosine'": KNeighborsClassifier(metric="cosine").fit(X, y),
+        "metric='minkowski' with {'p': 3}": KNeighborsClassifier(p=3).fit(X, y),
+        "metric='minkowski' with {'p': 2, 'w': [1, 1, 1, 9]}": (
+            KNeighborsClassifier(metric_params={"w": [1, 1, 1, 9]}).fit(X, y)
+        ),
+        "several classes per row": KNeighborsClassifier().fit(X, np.stack([y, y], axis=1)),
+        "weights='distance' and a sparse table": (
+            KNeighborsClassifier(weights="distance").fit(sparse.csr_matrix(X), y)
+        ),
+    }
+    for got, model in cases.items():
+        with pytest.raises(wc.UnsupportedModelError) as error:
+            wc.neuralize(model)
+        assert str(error.value) == (
+            "neuralize: KNeighborsClassifier must have weights='uniform', a Euclidean, Manhattan or "
+            f"haversine metric, and one class per row of a dense table; got {got}. Any clustering can be "
+            "explained from its labels, through a surrogate that reports how well it matches them: "
+            "wc.explain(labels, X)."
+        )

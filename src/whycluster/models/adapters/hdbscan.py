@@ -23,7 +23,7 @@ def _hdbscan(model: Any) -> OnlyLabels:
     check_fitted(model)
     labels, rows, tree = model.labels_, model._raw_data, model._single_linkage_tree
     metric = known_metric(model.metric, model.p)
-    if metric is None:
+    if metric is None or model._metric_kwargs:
         return without_rule(model, other_metric(model))
     if model.alpha != 1.0:
         return without_rule(model, f"A rule is known only for alpha=1; this one has alpha={model.alpha!r}.")

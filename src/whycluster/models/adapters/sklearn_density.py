@@ -40,9 +40,11 @@ def without_rule(model: Any, obstacle: str) -> OnlyLabels:
 
 def other_metric(model: Any) -> str:
     """Return the sentence that there is no rule for the metric of a model."""
+    options = getattr(model, "metric_params", None) or getattr(model, "_metric_kwargs", None)  # of hdbscan
+    options = options or ({"p": model.p} if model.metric == "minkowski" else None)
     return (
         "A rule is known only for the metrics euclidean, manhattan and haversine; this "
-        f"{type(model).__name__} has metric={model.metric!r}."
+        f"{type(model).__name__} has metric={model.metric!r}{f' with {options}' if options else ''}."
     )
 
 

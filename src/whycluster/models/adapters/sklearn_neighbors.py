@@ -19,14 +19,22 @@ from whycluster.models.network import Network, TableNetwork
 @adapt.register(KNeighborsClassifier)
 def _classifier(model: Any) -> Network:
     check_fitted(model)
-    metric = known_metric(model.metric, model.p)
+    metric, found = known_metric(model.effective_metric_), model.effective_metric_params_.items()
+    options = {name: value for name, value in sorted(found) if value is not None}
     codes = np.asarray(model._y)
-    if model.weights != "uniform" or metric is None or codes.ndim != 1 or issparse(model._fit_X):
+    wrong = {
+        f"weights={model.weights!r}": model.weights != "uniform",
+        f"metric={model.metric!r}{f' with {options}' if options else ''}": metric is None or bool(options),
+        "several classes per row": codes.ndim != 1,
+        "a sparse table": issparse(model._fit_X),
+    }
+    if any(wrong.values()):
         raise UnsupportedModelError(
             "neuralize: KNeighborsClassifier must have weights='uniform', a Euclidean, Manhattan or "
-            f"haversine metric, and one class per row of a dense table; got weights={model.weights!r} and "
-            f"metric={model.metric!r}. {BY_LABELS}"
+            "haversine metric, and one class per row of a dense table; got "
+            f"{' and '.join(text for text in wrong if wrong[text])}. {BY_LABELS}"
         )
+    assert metric is not None
     members, sizes, _ = ordered(codes)
     energy = NeighborEnergy(
         np.asarray(model._fit_X, dtype=np.float64)[members],
