@@ -434,10 +434,15 @@ def test_an_explanation_of_numbers_and_categories(tmp_path: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::whycluster.FidelityWarning")
-@pytest.mark.parametrize("kind", ["model", "labels", "pipeline"])
+@pytest.mark.parametrize("kind", ["model", "labels", "pipeline", "sequence"])
 def test_an_explanation_saved_without_rows_has_its_arrays(kind: str, tmp_path: Path) -> None:
     labels = np.digitize(FRAME["proline"], [500, 900])
-    models = {"model": KMeans(3, n_init=1, random_state=0).fit(FRAME), "labels": labels, "pipeline": STEPS}
+    models = {
+        "model": KMeans(3, n_init=1, random_state=0).fit(FRAME),
+        "labels": labels,
+        "pipeline": STEPS,
+        "sequence": hmm.GaussianHMM(3, covariance_type="diag", random_state=0).fit(FRAME.to_numpy()),
+    }
     exp = wc.explain(models[kind], FRAME)
     wc.save(exp, tmp_path / "saved", data=False)
     loaded = wc.load(tmp_path / "saved")
@@ -579,6 +584,12 @@ def network_with_label(label: Any) -> Network:
             network_of_a_sequence,
             "save: the model must assign each row alone; the state of a time step depends on those around "
             "it. Use wc.explain on each sequence as a whole.",
+        ),
+        (
+            lambda: wc.explain(network_of_a_sequence(), FRAME.to_numpy()[:, :2]),
+            "save: explained rows can be saved only if their evidence depends on nothing else; here it also "
+            "depends on the context of each row, such as other time steps. Alternatively, save only the "
+            "arrays of the explanation with data=False.",
         ),
         (
             text_explanation,

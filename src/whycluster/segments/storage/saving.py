@@ -16,6 +16,7 @@ from whycluster.core.errors import InvalidInputError, MissingDependencyError, Un
 from whycluster.core.rules import CONTRAST, RULES, SOFT, WITH_PRIOR, Prior
 from whycluster.data.absent_table import AbsentTable
 from whycluster.data.column_kinds import is_numeric
+from whycluster.data.context_table import ContextTable
 from whycluster.data.files import as_path, replacing
 from whycluster.data.frame_table import numbers_of
 from whycluster.data.frames import BACKENDS
@@ -54,6 +55,10 @@ if TYPE_CHECKING:
 _RESULTS = ("float64", "float32")
 _SPARSE = ("csr_array", "csr_matrix")
 _CONTAINERS = ("none", "array", *_SPARSE, *BACKENDS)
+_CONTEXT = (
+    "save: explained rows can be saved only if their evidence depends on nothing else; here it also depends "
+    "on the context of each row, such as other time steps."
+)
 _ARRAYS = "Alternatively, save only the arrays of the explanation with data=False."
 
 
@@ -150,7 +155,8 @@ def digest(network: Network) -> str:
     return _write_network(network).digest()
 
 
-def _write_explanation(exp: BaseExplanation, data: bool) -> ArchiveWriter:
+def _check_explanation(exp: BaseExplanation, data: bool) -> None:
+    """Raise an error if an explanation cannot be saved."""
     if type(exp) is not Explanation:
         raise UnsupportedModelError(
             f"save: only explanations of tables can be saved; a {type(exp).__name__} also depends on the "
@@ -158,8 +164,15 @@ def _write_explanation(exp: BaseExplanation, data: bool) -> ArchiveWriter:
         )
     if data and exp.table.goes_through_steps:
         raise UnsupportedModelError(f"{PIPELINE} {_ARRAYS}")
+    if data and isinstance(exp.table, ContextTable):
+        raise UnsupportedModelError(f"{_CONTEXT} {_ARRAYS}")
     if not len(exp):
         raise InvalidInputError("save: an explanation must contain at least one row; this one contains none.")
+
+
+def _write_explanation(exp: BaseExplanation, data: bool) -> ArchiveWriter:
+    _check_explanation(exp, data)
+    assert type(exp) is Explanation
     writer = ArchiveWriter("explanation")
     for name in ("relevance", "evidence"):
         writer.put(name, getattr(exp, name))
