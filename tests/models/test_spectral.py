@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from sklearn.cluster import SpectralClustering
-from sklearn.datasets import load_iris, load_wine, make_moons
+from sklearn.datasets import load_diabetes, load_iris, load_wine, make_moons
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -45,6 +45,16 @@ def test_every_row_has_its_label(name: str, affinity: str, assign: str) -> None:
     np.testing.assert_array_equal(exp.cluster, model.labels_)
     np.testing.assert_allclose(exp.relevance.sum(axis=1), exp.evidence, atol=1e-10)
     assert (exp.evidence >= 0.0).all()
+
+
+def test_discretize_may_stop_before_its_rotation_settles() -> None:
+    X = StandardScaler().fit_transform(load_diabetes().data)
+    model = SpectralClustering(12, gamma=0.1, assign_labels="discretize", random_state=0).fit(X)
+    network = wc.neuralize(model, rows=X)
+    assert network.agreement is not None
+    assert network.agreement.share == 1.0
+    energy: Any = network.energy
+    np.testing.assert_allclose(energy.centers @ energy.centers.T, np.eye(12), atol=1e-12)
 
 
 def test_the_embedding_is_a_vote_of_all_other_rows() -> None:

@@ -24,6 +24,7 @@ from whycluster.models.network import Network, TableNetwork
 
 _RBF, _NEIGHBORS = "rbf", "nearest_neighbors"
 _CHECKED = 100  # rows whose affinities are compared with those of the model
+_ROTATIONS = 30  # how many rotations are tried
 _TIES = 0.05  # the share of neighbors that may differ, because of ties
 
 
@@ -115,13 +116,28 @@ def _lines(z: Floats, _: Codes) -> tuple[str, Floats, Floats]:
 
 
 def _directions(z: Floats, labels: Codes) -> tuple[str, Floats, Floats]:
-    """Return the head of ``discretize``: the rotation at which it stops, which follows from the labels."""
+    """Return the head of ``discretize``: a rotation from which the labels follow.
+
+    When ``discretize`` has converged, it is the rotation nearest to the sums of the members. If it stops
+    before, its last rotation is a little different. It is found by counting the rows that differ once more.
+    """
     z = z / np.sqrt(np.square(z).mean(axis=0))
     unit = z / np.linalg.norm(z, axis=1, keepdims=True)
     sums = np.zeros((z.shape[1], z.shape[1]))
     np.add.at(sums, labels, unit)
-    left, _, right = linalg.svd(sums)
-    return DIRECTIONS, z, np.asarray(left @ right)
+    found, fewest = sums, len(z) + 1
+    for _ in range(_ROTATIONS):
+        left, _, right = linalg.svd(sums)
+        rotation = np.asarray(left @ right)
+        assigned = (unit @ rotation.T).argmax(axis=1)
+        wrong = np.flatnonzero(assigned != labels)
+        if wrong.size < fewest:
+            found, fewest = rotation, wrong.size
+        if not wrong.size:
+            break
+        np.add.at(sums, labels[wrong], unit[wrong])
+        np.subtract.at(sums, assigned[wrong], unit[wrong])
+    return DIRECTIONS, z, found
 
 
 _HEADS = {"kmeans": _centers, "cluster_qr": _lines, "discretize": _directions}
