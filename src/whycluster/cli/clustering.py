@@ -335,7 +335,7 @@ def _new_clusters(
     with Progress("clustering", None):
         warn_of_columns(columns)
         try:
-            model = cluster_columns(columns, options.k, random_state=options.seed)
+            model = cluster_columns(columns, options.k, options.seed)
         except InvalidInputError as error:
             raise InvalidInputError(str(error).replace("explain: n_clusters must", "--k must")) from error
     description = f"k-means with {model[-1].n_clusters} clusters"

@@ -43,6 +43,7 @@ _STARTS = 10
 _MANY_ROWS = 100_000  # more rows are clustered in batches
 _SMALL_FIT = 20_000_000  # rows x columns x clusters up to which k-means does not gain from threads
 _MISSING = "missing"  # the category of missing values
+_MOST_CLUSTERS, _CATEGORY_WEIGHT, _MOST_CATEGORIES = 20, 1.0, 50  # defaults
 
 
 def pipeline(
@@ -50,9 +51,9 @@ def pipeline(
     n_clusters: int | None = None,
     *,
     model: Any = None,
-    max_clusters: int = 20,
-    category_weight: float = 1.0,
-    max_categories: int | None = 50,
+    max_clusters: int = _MOST_CLUSTERS,
+    category_weight: float = _CATEGORY_WEIGHT,
+    max_categories: int | None = _MOST_CATEGORIES,
     keep: Sequence[Hashable] = (),
     random_state: int | np.random.RandomState | None = 0,
 ) -> Pipeline:
@@ -130,30 +131,30 @@ def pipeline(
         check_integer(n_clusters, 2, where, "n_clusters", "None or ")
     columns = classify_columns(frame, where, keep)
     warn_of_columns(columns)
-    return cluster_columns(
-        columns,
-        n_clusters,
-        model=model,
-        max_clusters=max_clusters,
-        category_weight=category_weight,
-        max_categories=max_categories,
-        random_state=random_state,
-    )
+    encoding = category_weight, max_categories
+    return _clustered(columns, encoding, n_clusters, model, max_clusters, random_state)
 
 
 def cluster_columns(
     classified: ClassifiedColumns,
-    n_clusters: int | None = None,
-    *,
-    model: Any = None,
-    max_clusters: int = 20,
-    category_weight: float = 1.0,
-    max_categories: int | None = 50,
-    random_state: int | np.random.RandomState | None = 0,
+    n_clusters: int | None,
+    random_state: int | np.random.RandomState | None,
 ) -> Pipeline:
-    """Cluster columns that are already classified; see `pipeline`."""
+    """Cluster columns that are already classified, with the defaults of `pipeline`."""
+    encoding = _CATEGORY_WEIGHT, _MOST_CATEGORIES
+    return _clustered(classified, encoding, n_clusters, None, _MOST_CLUSTERS, random_state)
+
+
+def _clustered(
+    classified: ClassifiedColumns,
+    encoding: tuple[float, int | None],
+    n_clusters: int | None,
+    model: Any,
+    max_clusters: int,
+    random_state: int | np.random.RandomState | None,
+) -> Pipeline:
     find_elbow = _load_kneedle() if model is None and n_clusters is None else None
-    columns, X = encode(classified, category_weight, max_categories)
+    columns, X = encode(classified, *encoding)
     inertias: dict[int, float] = {}
     small = False
     if find_elbow is not None:
@@ -174,8 +175,8 @@ def cluster_columns(
 def encoder(
     frame: Any,
     *,
-    category_weight: float = 1.0,
-    max_categories: int | None = 50,
+    category_weight: float = _CATEGORY_WEIGHT,
+    max_categories: int | None = _MOST_CATEGORIES,
     keep: Sequence[Hashable] = (),
 ) -> ColumnTransformer:
     """Return the first step of `pipeline`, fitted to a frame. It encodes columns as numbers of equal weight.
@@ -213,7 +214,9 @@ _MEDIAN: Any = median if parse_version(sklearn.__version__) >= parse_version("1.
 
 
 def encode(
-    columns: ClassifiedColumns, category_weight: float = 1.0, max_categories: int | None = 50
+    columns: ClassifiedColumns,
+    category_weight: float = _CATEGORY_WEIGHT,
+    max_categories: int | None = _MOST_CATEGORIES,
 ) -> tuple[ColumnTransformer, Any]:
     """Return the fitted encoder and the encoded rows."""
     branches, readings = _branches(category_weight, max_categories), columns.readings

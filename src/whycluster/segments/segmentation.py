@@ -77,7 +77,7 @@ def segment(
     warn_of_columns(columns)
     rows = nw.from_native(columns.frame, eager_only=True).drop(list(columns.left_out))
     kept = classify_columns(rows.to_native(), "segment", rows.columns)
-    pipeline = cluster_columns(kept, n_clusters, random_state=random_state)
+    pipeline = cluster_columns(kept, n_clusters, random_state)
     made = Segmentation.of(pipeline, kept.frame, names, measure_quality=measure_quality)
     return replace(made, left_out=columns.left_out)
 
