@@ -10,7 +10,7 @@ Modules, in reading order:
 - `verification`: the check that a model and its network predict the same clusters
 - `agreement`: how well a network reproduces the labels of a clustering
 - `adapters`: from fitted models to networks, one or more modules per library
-- `series_network`: `SeriesNetwork`, for models of time series
+- `numeric_network`: the base of the next two; `series_network`: `SeriesNetwork`, for models of time series
 - `sequence_network`: `SequenceNetwork`, for hidden Markov models of a sequence of rows
 - `torch_network`: a network as a torch module
 - `scaling`, `onnx_network`: a nearest-centroid model, with its scalers, as an ONNX model

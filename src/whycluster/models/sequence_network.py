@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,17 +15,14 @@ from whycluster.data.frame_table import ColumnNames
 from whycluster.data.opening import open_table
 from whycluster.data.table import Table
 from whycluster.models.energies.context import ContextEnergy
-from whycluster.models.network import Network
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
+from whycluster.models.numeric_network import NumericNetwork
 
 AROUND = "other time steps"
 """What a state owes to the transitions and to the values of other time steps."""
 _IMPOSSIBLE = 1e9  # the energy of a state that the transitions rule out, above that of the most probable one
 
 
-class SequenceNetwork(Network):
+class SequenceNetwork(NumericNetwork):
     """The network of a hidden Markov model, which takes the time steps of one sequence, in their order.
 
     The energy of state k at time t is s_k(t) = -log p(x_t | k) + m_k(t), where the message m_k(t) of the
@@ -44,8 +41,6 @@ class SequenceNetwork(Network):
     labels, feature_names : as for `Network`
     """
 
-    takes_any_kind = False
-    text_columns = frozenset[int]()
     rows_alone = False
 
     def __init__(
@@ -63,17 +58,8 @@ class SequenceNetwork(Network):
         self.emission, self.sums = emission, sums
         self.log_start, self.log_transitions = _log(start), _log(transitions)
 
-    def open(
-        self,
-        X: Any,
-        where: str,
-        *,
-        name: str = "X",
-        whole: bool = True,  # noqa: ARG002  # for categories
-        **columns: Unpack[ColumnNames],
-    ) -> Table:
+    def _open(self, X: Any, where: str, name: str, columns: ColumnNames) -> Table:
         """Return the time steps with the messages of the time steps around each of them."""
-        columns.setdefault("model_names", self.feature_names)
         rows = open_table(X, where=where, name=name, n_features=self.n_features, **columns)
         return ContextTable.of(rows, self._messages(rows))
 

@@ -11,13 +11,14 @@ from whycluster.core.errors import InvalidInputError
 from whycluster.data.frame_table import ColumnNames
 from whycluster.data.opening import open_table
 from whycluster.data.table import Table
-from whycluster.models.network import Network, NetworkOptions
+from whycluster.models.network import NetworkOptions
+from whycluster.models.numeric_network import NumericNetwork
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 
-class SeriesNetwork(Network):
+class SeriesNetwork(NumericNetwork):
     """The network of a model of time series, which takes arrays of shape (n, T, c).
 
     Relevance has shape (n, T * c): the c channels of the first time step, then those of the second one, and
@@ -39,20 +40,8 @@ class SeriesNetwork(Network):
         super().__init__(energy, **options)
         self.n_steps, self.n_channels = n_steps, n_channels
 
-    takes_any_kind = False
-    text_columns = frozenset[int]()
-
-    def open(
-        self,
-        X: Any,
-        where: str,
-        *,
-        name: str = "X",
-        whole: bool = True,  # noqa: ARG002  # for categories
-        **columns: Unpack[ColumnNames],
-    ) -> Table:
+    def _open(self, X: Any, where: str, name: str, columns: ColumnNames) -> Table:
         """Return the series as a table with a column for each time step of each channel."""
-        columns.setdefault("model_names", self.feature_names)
         if columns.get("feature_names") is None:
             columns["feature_names"] = self.feature_names
         flat = self._flattened(X, where, name)
