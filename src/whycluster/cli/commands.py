@@ -20,6 +20,7 @@ from whycluster.data.progress import hidden
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _LARGEST_SEED = 2**32 - 1  # scikit-learn's limit
+_PATH = click.Path(path_type=Path)
 _SETTINGS = {"help_option_names": ["-h", "--help"], "terminal_width": 100, "show_default": True}
 
 
@@ -51,12 +52,16 @@ def _column_option(option: str, name: str, text: str) -> Callable[[_Command], _C
     return click.option(option, name, metavar="COLUMN", help=text)
 
 
+def _count_option(option: str, default: int, text: str, least: int = 1) -> Callable[[_Command], _Command]:
+    return click.option(option, type=click.IntRange(least), default=default, metavar="N", help=text)
+
+
 def _repeatable_option(option: str, metavar: str, text: str) -> Callable[[_Command], _Command]:
     return click.option(option, multiple=True, metavar=metavar, help=text)
 
 
 _table_options = _combine(
-    click.argument("file", type=click.Path(path_type=Path)),
+    click.argument("file", type=_PATH),
     click.option(
         "--k",
         type=_NumberOfClusters(),
@@ -69,7 +74,7 @@ _table_options = _combine(
     _repeatable_option("--ignore", "COLUMNS", "Leave out these columns (comma-separated)."),
     click.option(
         "--names",
-        type=click.Path(path_type=Path),
+        type=_PATH,
         metavar="FILE",
         help="CSV or JSON file with a name for each cluster (not for results in a folder).",
     ),
@@ -77,7 +82,7 @@ _table_options = _combine(
 _model = _combine(
     click.option(
         "--model",
-        type=click.Path(path_type=Path),
+        type=_PATH,
         metavar="FILE",
         help="Apply this segmentation, written by fit or wc.save, instead of creating clusters.",
     ),
@@ -116,9 +121,7 @@ _quiet = click.option("--quiet", is_flag=True, callback=_hide_bars, help="Print 
 _json = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 _last_options = _combine(_reading_options, _seed, _quiet, _json)
 _force = click.option("--force", is_flag=True, help="Overwrite existing files.")
-_top = click.option(
-    "--top", type=click.IntRange(1), default=10, metavar="N", help="Number of features to show."
-)
+_top = _count_option("--top", 10, "Number of features to show.")
 _id_column = _column_option("--id", "id_column", "Column that identifies the rows; not used for clustering.")
 _query_options = _combine(
     click.option("--target", metavar="CLUSTER", help="Explain why rows are, or are not, in this cluster."),
@@ -165,7 +168,7 @@ def whycluster(context: click.Context, version: bool, debug: bool) -> int:  # no
 @_query_options
 @click.option(
     "--out",
-    type=click.Path(path_type=Path),
+    type=_PATH,
     help="Write one explanation per row to a .parquet, .csv, .tsv, .arrow or .jsonl file, or to a folder.",
 )
 @_model
@@ -190,8 +193,8 @@ def whycluster(context: click.Context, version: bool, debug: bool) -> int:  # no
     is_flag=True,
     help="In .csv and .tsv output, put ' before text that a spreadsheet would run as a formula.",
 )
-@click.option("--report", type=click.Path(path_type=Path), help="Write an HTML report.")
-@click.option("--top", type=click.IntRange(1), default=5, metavar="N", help="Number of features to show.")
+@click.option("--report", type=_PATH, help="Write an HTML report.")
+@_count_option("--top", 5, "Number of features to show.")
 @_force
 @_last_options
 def explain(**options: Any) -> None:
@@ -209,12 +212,7 @@ def explain(**options: Any) -> None:
 @whycluster.command()
 @_table_options
 @_id_column
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path),
-    required=True,
-    help="File for the segmentation, such as segments.why.",
-)
+@click.option("--out", type=_PATH, required=True, help="File for the segmentation, such as segments.why.")
 @_force
 @_last_options
 def fit(**options: Any) -> None:
@@ -225,7 +223,7 @@ def fit(**options: Any) -> None:
 
 
 @whycluster.command()
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=_PATH)
 @_json
 def show(file: Path, as_json: bool) -> None:
     """Show the clusters and columns of a segmentation that fit or wc.save wrote."""
@@ -238,11 +236,9 @@ def show(file: Path, as_json: bool) -> None:
 @_table_options
 @_model
 @_id_column
-@click.option("--out", type=click.Path(path_type=Path), show_default="FILE with .html", help="Output file.")
+@click.option("--out", type=_PATH, show_default="FILE with .html", help="Output file.")
 @click.option("--title", show_default="name of FILE", help="Title of the report.")
-@click.option(
-    "--rows", type=click.IntRange(1), default=5000, metavar="N", help="Maximum number of rows in the report."
-)
+@_count_option("--rows", 5000, "Maximum number of rows in the report.")
 @_force
 @_reading_options
 @_seed
@@ -304,20 +300,8 @@ def compare(**options: Any) -> None:
 @_table_options
 @_model
 @_id_column
-@click.option(
-    "--conditions",
-    type=click.IntRange(1),
-    default=3,
-    metavar="N",
-    help="Maximum number of conditions per rule.",
-)
-@click.option(
-    "--per-cluster",
-    type=click.IntRange(1),
-    default=3,
-    metavar="N",
-    help="Maximum number of rules per cluster.",
-)
+@_count_option("--conditions", 3, "Maximum number of conditions per rule.")
+@_count_option("--per-cluster", 3, "Maximum number of rules per cluster.")
 @click.option("--sql", metavar="TABLE", help="Print a query that assigns the rows of this table to clusters.")
 @click.option(
     "--dialect",
@@ -334,18 +318,18 @@ def rules(**options: Any) -> None:
 
 
 @whycluster.command()
-@click.argument("before", type=click.Path(path_type=Path))
-@click.argument("after", type=click.Path(path_type=Path))
+@click.argument("before", type=_PATH)
+@click.argument("after", type=_PATH)
 @click.option(
     "--model",
-    type=click.Path(path_type=Path),
+    type=_PATH,
     required=True,
     metavar="FILE",
     help="The segmentation, written by fit or wc.save.",
 )
 @click.option(
     "--new-model",
-    type=click.Path(path_type=Path),
+    type=_PATH,
     metavar="FILE",
     help="Another segmentation, for AFTER; its clusters are matched with those of --model.",
 )
@@ -355,7 +339,7 @@ def rules(**options: Any) -> None:
     default=True,
     help="Compare the columns and units of both files with those of the segmentation.",
 )
-@click.option("--report", type=click.Path(path_type=Path), help="Write an HTML report.")
+@click.option("--report", type=_PATH, help="Write an HTML report.")
 @_force
 @_reading_options
 @_quiet
@@ -375,16 +359,8 @@ def changes(**options: Any) -> None:
 @_table_options
 @_model
 @_repeatable_option("--methods", "METHODS", "Methods to compare (comma-separated); all by default.")
-@click.option(
-    "--repeats", type=click.IntRange(1), default=10, metavar="N", help="Number of random draws per step."
-)
-@click.option(
-    "--rows",
-    type=click.IntRange(2),
-    default=2000,
-    metavar="N",
-    help="Maximum number of rows to evaluate.",
-)
+@_count_option("--repeats", 10, "Number of random draws per step.")
+@_count_option("--rows", 2000, "Maximum number of rows to evaluate.", least=2)
 @click.option("--checks", is_flag=True, help="Also run the sanity checks, which are slow.")
 @click.option("--rule", default="path", help="Rule that the sanity checks use.")
 @_last_options
@@ -396,7 +372,7 @@ def evaluate(**options: Any) -> None:
 
 
 @whycluster.command()
-@click.argument("folder", type=click.Path(path_type=Path))
+@click.argument("folder", type=_PATH)
 @_json
 def verify(folder: Path, as_json: bool) -> int:
     """Check that the results in FOLDER are complete and unchanged.
