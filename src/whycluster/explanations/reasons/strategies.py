@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 from textwrap import fill
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,11 +26,11 @@ from whycluster.data.labels import as_labels, cluster_name, list_clusters
 from whycluster.data.progress import Progress
 from whycluster.data.table import Table
 from whycluster.explanations.base import BaseExplanation
+from whycluster.explanations.reasons.cautions import MOSTLY, Caution, caution_about
 from whycluster.explanations.reasons.column_values import (
     BOOLEAN,
     CATEGORY,
     DAY,
-    NUMBER,
     TIMESTAMP,
     ColumnValues,
     read_columns,
@@ -51,22 +51,6 @@ _N_EXAMPLES = 3
 _N_COMPONENTS = 3  # principal components, and single columns, that are tried as directions
 
 _RESTS_ON = 0.25  # share of the relevance of a group from which a column is checked
-_MOSTLY, _CONSTANT, _RARE_ELSEWHERE, _MANY_VALUES = 0.5, 0.98, 0.5, 10
-
-
-class Caution(NamedTuple):
-    """A warning that a group of reasons may rest on an artifact.
-
-    Attributes
-    ----------
-    kind : "missing values", "identifier" or "constant"
-    text : the finding, and what to do about it
-    feature : the name of the column
-    """
-
-    kind: str
-    text: str
-    feature: Hashable
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,7 +202,7 @@ def typical(column: ColumnValues, inside: NDArray[np.bool_]) -> tuple[str, str]:
     """Return the mean or frequency of a column in a group and in the other rows, as text."""
     x = column.values
     missing = np.isnan(x)
-    if missing[inside].mean() > _MOSTLY:
+    if missing[inside].mean() > MOSTLY:
         return f"missing ({percent(missing[inside].mean())})", _share_of(missing, ~inside)
     known = inside & ~missing
     if column.kind == BOOLEAN:
@@ -364,47 +348,6 @@ def _with_cautions(
         rests = (
             f'{title} rests on "{format_name(values.name)}", which carries {group.share[column]:.0%} of its'
         )
-        caution = _caution(values, np.isin(rows, group.rows), f"{rests} relevance", reason)
+        caution = caution_about(values, np.isin(rows, group.rows), f"{rests} relevance", reason)
         found += [caution] if caution is not None else []
     return ReasonGroup(group.rows, group.share, group.examples, tuple(found))
-
-
-def _caution(values: ColumnValues, inside: NDArray[np.bool_], rests: str, reason: str) -> Caution | None:
-    """Return a warning about a column that carries much of a group's relevance, or None."""
-    missing = np.isnan(values.values)
-    here, there = float(missing[inside].mean()), float(missing[~inside].mean())
-    if here > _MOSTLY and here > there:
-        return Caution(
-            "missing values",
-            f"{rests} and is missing in {percent(here)} of its rows ({percent(there)} of the other rows of "
-            "the cluster). These rows may be grouped by how they were recorded. Find out why the values are "
-            "missing.",
-            values.name,
-        )
-    if reason:
-        return Caution(
-            "identifier",
-            f"{rests} and looks {reason.replace(',', ':', 1)}. An identifier names a row but does not "
-            "describe it. Leave the column out.",
-            values.name,
-        )
-    return _constant(values, inside, rests)
-
-
-def _constant(values: ColumnValues, inside: NDArray[np.bool_], rests: str) -> Caution | None:
-    known = values.values[~np.isnan(values.values)]
-    if values.kind != NUMBER or len(np.unique(known)) < _MANY_VALUES:
-        return None
-    own = values.values[inside]
-    distinct, count = np.unique(own[~np.isnan(own)], return_counts=True)
-    first = distinct[count.argmax()]
-    here, there = (float((values.values[rows] == first).mean()) for rows in (inside, ~inside))
-    if here < _CONSTANT or there >= _RARE_ELSEWHERE:
-        return None
-    return Caution(
-        "constant",
-        f"{rests} and is {display.number(first)} in {percent(here)} of its rows ({percent(there)} of the "
-        "other rows of the cluster). A single value may stand for a default or for something unknown. Check "
-        "what it means.",
-        values.name,
-    )
