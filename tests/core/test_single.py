@@ -172,7 +172,7 @@ def test_beta_is_measured_again_if_single_precision_is_too_rough() -> None:
     X[:, 0] += 1e5
     centroids[:, 0] = [0.0, 1e-4, 2e-4, 3e-4, 4e-4]
     X = X.astype(np.float32)
-    passes, layout = CompiledPasses(loops_of(centroids), ArrayTable.of(X), 32), MemoryLayout.of(X)
+    passes, layout = CompiledPasses(loops_of(centroids), ArrayTable.of(X), 32, None, None), MemoryLayout.of(X)
     assert layout is not None
     evidence, error = passes._assign_block(slice(0, 32), layout, 0)
     assert error > 1e-4 * evidence.sum()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -30,21 +30,8 @@ class ContextTable(Table):
     @classmethod
     def of(cls, rows: Table, context: Floats) -> ContextTable:
         """Return the rows with their context."""
-        return cls(
-            rows.native,
-            rows.n_rows,
-            rows.n_features,
-            rows.feature_names,
-            rows.dtype,
-            rows.where,
-            rows.name,
-            dates=rows.dates,
-            booleans=rows.booleans,
-            first_row=rows.first_row,
-            row_numbers=rows.row_numbers,
-            rows=rows,
-            context=context,
-        )
+        shared = {each.name: getattr(rows, each.name) for each in fields(Table)} | {"by_columns": False}
+        return cls(**shared, rows=rows, context=context)
 
     def read(self, start: int, stop: int, offset: Floats | None, out: Floats) -> Floats:
         """Return the user's columns."""

@@ -81,28 +81,10 @@ class DeepExplanation(BaseExplanation):
     _class_token: NDArray[Any] | None = None
 
     @classmethod
-    def of_features(
-        cls,
-        features: Explanation,
-        relevance: NDArray[Any],
-        inputs: Any,
-        at: str | None,
-        units: str | None,
-        axis: int,
-        class_token: NDArray[Any] | None = None,
-    ) -> DeepExplanation:
+    def of_features(cls, features: Explanation, relevance: NDArray[Any], **own: Any) -> DeepExplanation:
         """Return the explanation of inputs, given their relevance and the explanation of their features."""
         shared = {f.name: getattr(features, f.name) for f in fields(BaseExplanation)}
-        return cls(
-            **shared,
-            relevance=relevance,
-            features=features,
-            at=at,
-            units=units,
-            _inputs=inputs,
-            _axis=axis,
-            _class_token=class_token,
-        )
+        return cls(**shared, relevance=relevance, features=features, **own)
 
     @property
     def data(self) -> Any:

@@ -184,13 +184,16 @@ class DeepNetwork(Network):
         )
         parts = _by_cluster(exp) if self.spatial else [exp.relevance.__getitem__]
         relevance, axis, class_token = self._propagate(inputs, rows, layout, parts, at, units)
-        given, total = (inputs.native, at, units, axis), sum(float(np.abs(part).sum()) for part in relevance)
+        total = sum(float(np.abs(part).sum()) for part in relevance)
         made: DeepExplanation | SpatialExplanation
         if self.spatial:
             cluster = exp.cluster_codes.reshape(-1, *layout.locations)
-            made = SpatialExplanation(np.stack(relevance, axis=1), cluster, exp, *given)
+            made = SpatialExplanation(
+                np.stack(relevance, axis=1), cluster, exp, inputs.native, at, units, axis
+            )
         else:
-            made = DeepExplanation.of_features(exp, relevance[0], *given, class_token=class_token)
+            own = {"_inputs": inputs.native, "at": at, "units": units, "_axis": axis}
+            made = DeepExplanation.of_features(exp, relevance[0], **own, _class_token=class_token)
         warn_if_unstable(total, exp.evidence, inputs.where)
         return made
 

@@ -319,7 +319,7 @@ class CompiledPasses:
     loops : the loops
     rows : the rows
     block_rows : the number of rows in a block
-    cluster, competitor : (n,) the clusters to explain and the competitors, if they are given
+    cluster, competitor : (n,) the clusters to explain and the competitors, or None
     """
 
     def __init__(
@@ -327,8 +327,8 @@ class CompiledPasses:
         loops: CompiledKMeans,
         rows: Rows,
         block_rows: int,
-        cluster: Codes | None = None,
-        competitor: Codes | None = None,
+        cluster: Codes | None,
+        competitor: Codes | None,
     ) -> None:
         self.loops, self.rows, self.block_rows = loops, rows, block_rows
         self.layout = MemoryLayout.of_rows(rows)
