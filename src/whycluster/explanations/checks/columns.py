@@ -10,7 +10,7 @@ import numpy as np
 from whycluster.core.arrays import Floats
 from whycluster.data.column_checks import identifiers_and_dates
 from whycluster.data.display import capitalize, format_name, format_names, percent
-from whycluster.data.labels import list_clusters, noise_mask
+from whycluster.data.labels import list_clusters
 from whycluster.explanations.checks.clusters import ENOUGH, FEW_ROWS
 from whycluster.explanations.checks.context import Context, Values, determined
 from whycluster.explanations.checks.finding import (
@@ -42,9 +42,9 @@ def check_one_column(context: Context) -> Check:
     """Check whether one column carries most of the relevance, overall or in a cluster."""
     exp = context.exp
     name = "one column"
-    if len(exp) < ENOUGH:
+    if context.n_rows < ENOUGH:
         return Check(name, FEW_ROWS)
-    if len(exp.feature_names) < 3:
+    if len(context.names) < 3:
         return Check(name, "not checked: fewer than 3 columns")
     found = list(_one_column(exp))
     if not found:
@@ -54,7 +54,7 @@ def check_one_column(context: Context) -> Check:
 
 def _share_without_noise(summary: Summary) -> Floats:
     """Return the shares, (G, d), with 0 for noise."""
-    return np.where(np.array(noise_mask(summary.clusters.tolist()))[:, None], 0.0, summary.share)
+    return np.where(summary.compared.is_noise[:, None], 0.0, summary.share)
 
 
 def _largest_share(summary: Summary) -> str:
@@ -125,7 +125,7 @@ def check_driven(context: Context) -> Check:
     found = _driven(context.exp, context.summary)
     known = {finding.feature for finding in found}
     none = f"no identifier or date carries {_DRIVES:.0%} of a cluster"
-    if len(context.exp) >= ENOUGH:
+    if context.n_rows >= ENOUGH:
         found += [each for each in _years(context) if each.feature not in known]
         none += f", and no year {USED:.0%}"
     return check_of("identifiers, dates and years", found, none)
@@ -170,10 +170,9 @@ def _driven(exp: Explanation, summary: Summary) -> list[Finding]:
 
 
 def _years(context: Context) -> Iterator[Finding]:
-    names = context.exp.feature_names
-    for column in context.used(USED):
-        name = names[column]
-        years = _as_years(context.values[column], str(name))
+    for column, values in context.read(USED).items():
+        name = context.names[column]
+        years = _as_years(values, str(name))
         if years is None:
             continue
         share = context.summary.share[:, column]
@@ -206,17 +205,17 @@ def _as_years(values: Values, name: str) -> tuple[int, int] | None:
 
 def check_labels(context: Context) -> Check:
     """Check whether a label was left among the columns."""
-    if len(context.exp) < ENOUGH:
+    if context.n_rows < ENOUGH:
         return Check("labels among the columns", FEW_ROWS)
-    found = [each for column in context.used(USED) for each in _label(context, column)]
+    found = [each for pair in context.read(USED).items() for each in _label(context, *pair)]
     return check_of("labels among the columns", found, "no column coincides with the clusters")
 
 
-def _label(context: Context, column: int) -> Iterator[Finding]:
-    exp, values = context.exp, context.values[column]
+def _label(context: Context, column: int, values: Values) -> Iterator[Finding]:
+    exp = context.exp
     if not 2 <= len(values.distinct) <= min(_MOST_LABELS, len(values.codes) // 5):
         return
-    name, clusters = exp.feature_names[column], exp.cluster_codes[context.rows]
+    name, clusters = context.names[column], exp.cluster_codes[context.rows]
     pairs = determined(values.codes, clusters), determined(clusters, values.codes)
     shown = f'"{format_name(name)}"'
     is_repeated = (
@@ -226,7 +225,7 @@ def _label(context: Context, column: int) -> Iterator[Finding]:
     )
     advice = f"{is_repeated}, leave it out and {again(exp)}."
     share = min(pair[0] for pair in pairs)
-    nearly = "nearly " * (share < 1.0 or len(context.rows) < len(exp))
+    nearly = "nearly " * (share < 1.0 or len(context.rows) < context.n_rows)
     if share >= _COINCIDES and min(pair[1] for pair in pairs) >= _GAIN:
         yield Finding(
             "label",

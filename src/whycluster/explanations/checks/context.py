@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -36,15 +37,25 @@ class Context:
     summary: Summary
 
     @cached_property
+    def n_rows(self) -> int:
+        """The number of rows of the explanation."""
+        return len(self.exp)
+
+    @cached_property
+    def names(self) -> list[Hashable]:
+        """The names of the columns."""
+        return self.exp.feature_names
+
+    @cached_property
     def rows(self) -> Codes:
         """The positions of the rows whose values are checked."""
-        return evenly_spaced(len(self.exp), MOST_ROWS)
+        return evenly_spaced(self.n_rows, MOST_ROWS)
 
     @property
     def sampled(self) -> str:
         """A remark for figures that are based on only some of the rows."""
         n = len(self.rows)
-        return f" (in a sample of {n:,} rows)" if n < len(self.exp) else ""
+        return f" (in a sample of {n:,} rows)" if n < self.n_rows else ""
 
     @cached_property
     def _some(self) -> Table:
@@ -57,10 +68,18 @@ class Context:
         order = np.argsort(-share, kind="stable")[:_MOST_COLUMNS]
         return [int(column) for column in order if share[column] >= least]
 
+    def read(self, least: float) -> dict[int, Values]:
+        """Return the values of the columns in `used` in the checked rows; new columns are read at once."""
+        used = self.used(least)
+        new = [column for column in used if column not in self._read]
+        if new:
+            picked = self._some.pick(np.tile(new, (len(self.rows), 1)))
+            self._read.update(zip(new, map(Values.of, picked.T), strict=True))
+        return {column: self._read[column] for column in used}
+
     @cached_property
-    def values(self) -> _ColumnValues:
-        """The values of each column in the checked rows."""
-        return _ColumnValues(self._some)
+    def _read(self) -> dict[int, Values]:
+        return {}
 
     @cached_property
     def inputs(self) -> tuple[Floats, Codes] | None:
@@ -74,19 +93,6 @@ class Context:
             return None
         some = table.take(self.rows[evenly_spaced(len(self.rows), n)])
         return np.array(some.inputs(0, n, None, np.empty((n, energy.n_inputs)))), column
-
-
-class _ColumnValues(dict[int, "Values"]):
-    """The values of the columns of a table; each column is read on first access."""
-
-    def __init__(self, table: Table) -> None:
-        super().__init__()
-        self._table = table
-
-    def __missing__(self, column: int) -> Values:
-        picked = self._table.pick(np.full((self._table.n_rows, 1), column))[:, 0]
-        self[column] = Values.of(picked)
-        return self[column]
 
 
 @dataclass(frozen=True, eq=False)

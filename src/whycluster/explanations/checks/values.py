@@ -13,7 +13,7 @@ from whycluster.data import display
 from whycluster.data.display import MOST_LISTED, format_name, format_names, percent
 from whycluster.explanations.checks.clusters import ENOUGH, FEW_ROWS
 from whycluster.explanations.checks.columns import USED
-from whycluster.explanations.checks.context import Context, determined
+from whycluster.explanations.checks.context import Context, Values, determined
 from whycluster.explanations.checks.finding import Check, Finding, again, at_least, check_of
 
 _NEARLY_CONSTANT, _LEAST_ROWS = 0.98, 50  # share of the rows, and rows needed
@@ -28,18 +28,17 @@ _MOST_CATEGORIES = 50
 def check_constant(context: Context) -> Check:
     """Check whether columns are nearly constant."""
     name = "nearly constant columns"
-    if len(context.exp) < _LEAST_ROWS:
+    if context.n_rows < _LEAST_ROWS:
         return Check(name, f"not checked: fewer than {_LEAST_ROWS} rows")
-    found = [each for column in context.used(USED) for each in _nearly_constant(context, column)]
+    found = [each for pair in context.read(USED).items() for each in _nearly_constant(context, *pair)]
     return check_of(name, found, "none")
 
 
-def _nearly_constant(context: Context, column: int) -> Iterator[Finding]:
-    values = context.values[column]
+def _nearly_constant(context: Context, column: int, values: Values) -> Iterator[Finding]:
     first = int(values.size.argmax())
     share = values.size[first] / len(values.codes)
     if _NEARLY_CONSTANT <= share < 1.0:
-        name = context.exp.feature_names[column]
+        name = context.names[column]
         are = "are missing" if values.distinct[first] is None else f"are {values.format(first)}"
         yield Finding(
             "nearly constant",
@@ -62,7 +61,7 @@ class _Pair(NamedTuple):
 def check_repeated(context: Context) -> Check:
     """Check whether a column nearly repeats another."""
     name = "repeated columns"
-    if len(context.exp) < ENOUGH:
+    if context.n_rows < ENOUGH:
         return Check(name, FEW_ROWS)
     if context.exp.energy.gives_probabilities:
         return Check(name, "not checked: a mixture estimates how columns vary")
@@ -74,13 +73,13 @@ def check_repeated(context: Context) -> Check:
     if len(repeated) > MOST_LISTED:
         more = display.count(len(repeated) - MOST_LISTED, "more pair")
         found[-1] = found[-1]._replace(text=f"{found[-1].text} The same holds for {more} of columns.")
-    names = context.exp.feature_names
+    names = context.names
     most = " and ".join(f'"{name}"' for name in format_names([names[i] for i in pairs[0][1:3]]))
     return check_of(name, found, f"the most similar are {most}: {pairs[0].text}")
 
 
 def _repeats(context: Context, pair: _Pair) -> Finding:
-    names = context.exp.feature_names
+    names = context.names
     first, second = format_names([names[pair.first], names[pair.second]])
     return Finding(
         "repeated",
@@ -109,9 +108,8 @@ def _numeric_inputs(context: Context) -> tuple[list[int], Floats]:
         return [], np.empty((0, 0))
     x, source = context.inputs
     columns, chosen = [], []
-    for column in context.used(_COUNTS):
+    for column, values in context.read(_COUNTS).items():
         own = np.flatnonzero(source == column)
-        values = context.values[column]
         if values.numbers is None or not own.size:
             continue
         best = own[np.argmax([len(np.unique(x[:, i])) for i in own])]
@@ -123,10 +121,13 @@ def _numeric_inputs(context: Context) -> tuple[list[int], Floats]:
 
 def _same_categories(context: Context) -> Iterator[_Pair]:
     """Yield the pairs of categorical columns that determine each other, with the share of such rows."""
-    used = [column for column in context.used(_COUNTS) if context.values[column].numbers is None]
-    used = [column for column in used if 2 <= len(context.values[column].distinct) <= _MOST_CATEGORIES]
-    for first, second in combinations(sorted(used), 2):
-        a, b = context.values[first].codes, context.values[second].codes
+    codes = {
+        column: values.codes
+        for column, values in context.read(_COUNTS).items()
+        if values.numbers is None and 2 <= len(values.distinct) <= _MOST_CATEGORIES
+    }
+    for first, second in combinations(sorted(codes), 2):
+        a, b = codes[first], codes[second]
         both = determined(a, b), determined(b, a)
         if min(gain for _, gain in both) >= _GAIN:
             share = min(share for share, _ in both)
@@ -137,7 +138,7 @@ def _same_categories(context: Context) -> Iterator[_Pair]:
 def check_skewed(context: Context) -> Check:
     """Check whether columns are heavily skewed in the inputs of the model."""
     name = "skewed columns"
-    if len(context.exp) < ENOUGH:
+    if context.n_rows < ENOUGH:
         return Check(name, FEW_ROWS)
     columns, x = _numeric_inputs(context)
     used = context.used(USED)
@@ -151,12 +152,12 @@ def check_skewed(context: Context) -> Check:
     skewness.sort(key=lambda pair: -abs(pair[1]))
     column, largest = skewness[0]
     found = [_skewed(context, *pair) for pair in skewness if abs(pair[1]) >= _SKEWED]
-    shown = format_name(context.exp.feature_names[column])
+    shown = format_name(context.names[column])
     return check_of(name, found, f'the largest skewness is {largest:.1f}, of "{shown}"')
 
 
 def _skewed(context: Context, column: int, skewness: float) -> Finding:
-    name = context.exp.feature_names[column]
+    name = context.names[column]
     if context.exp.fidelity is None:
         advice = (
             "A few extreme rows can form clusters of their own, and differences among the other rows then "
