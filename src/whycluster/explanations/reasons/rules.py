@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from textwrap import fill
 from typing import Any
 
@@ -288,8 +288,9 @@ def find_rules(exp: BaseExplanation, relevance: NDArray[Any], max_conditions: in
     found = {}
     with Progress("finding rules", len(present)) as bar:
         sample = _Sample.of(table, codes)
+        read = lru_cache(1)(sample.read)  # clusters often share all columns
         for code in present.tolist():
-            columns = sample.read(_most_relevant(relevance, codes == code))
+            columns = read(_most_relevant(relevance, codes == code))
             member = sample.codes == code
             binning = Binning.of(columns, member, sample.weight)
             search = RuleSearch(binning.binned, member, max_conditions, max_rules)
@@ -298,15 +299,15 @@ def find_rules(exp: BaseExplanation, relevance: NDArray[Any], max_conditions: in
     return _checked(exp, table, codes, found)
 
 
-def _most_relevant(relevance: NDArray[Any], member: NDArray[np.bool_]) -> list[int]:
+def _most_relevant(relevance: NDArray[Any], member: NDArray[np.bool_]) -> tuple[int, ...]:
     """Return the columns with the largest absolute relevance for the members of a cluster, in order."""
     d = relevance.shape[1]
     if d <= _MOST_COLUMNS:
-        return list(range(d))
+        return tuple(range(d))
     rows = np.flatnonzero(member)
     rows = rows[evenly_spaced(len(rows), _LEAST_MEMBERS)]
     share = np.abs(relevance[rows]).mean(axis=0)
-    return sorted(np.argsort(-share, kind="stable")[:_MOST_COLUMNS].tolist())
+    return tuple(sorted(np.argsort(-share, kind="stable")[:_MOST_COLUMNS].tolist()))
 
 
 @dataclass(frozen=True, eq=False)
@@ -340,7 +341,7 @@ class _Sample:
         weight = np.divide(size, quota, out=np.zeros(len(size)), where=quota > 0)[codes[rows]]
         return cls(table, rows, codes[rows], weight)
 
-    def read(self, columns: list[int]) -> list[ColumnValues]:
+    def read(self, columns: Sequence[int]) -> list[ColumnValues]:
         """Return some columns of the rows."""
         every = len(self.rows) == self.table.n_rows
         return read_columns(self.table, columns, None if every else self.rows)
