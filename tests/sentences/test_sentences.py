@@ -6,6 +6,7 @@ import gc
 import pickle
 import re
 from collections.abc import Callable
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +83,19 @@ def test_embeddings_are_those_of_encode(minilm: Any, pooling: str, name: Any, pr
     pair = (minilm[0].auto_model, minilm.tokenizer)
     found = Sentences(pair, pooling=name, prompt=prompt, max_length=256).transform(texts)
     assert_allclose(found, expected, atol=1e-6)
+
+
+def test_no_model_reads_more_pieces_than_it_has_positions(minilm: Any) -> None:
+    """A maximum length that the model cannot keep is lowered; RoBERTa keeps two positions for padding."""
+    tokenizer, long = copy(minilm.tokenizer), "ship " * 600
+    tokenizer.model_max_length = 100_000
+    roberta: Any = optional("transformers:RobertaModel").load()
+    small = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
+    config = roberta.config_class(vocab_size=tokenizer.vocab_size, max_position_embeddings=34, **small)
+    for model, most in ((minilm[0].auto_model, 512), (roberta(config).eval(), 32)):
+        sentences = Sentences((model, tokenizer))
+        assert sentences.encoder("x").max_length == most
+        assert np.isfinite(sentences.transform([long])).all()
 
 
 def test_prompts_that_are_not_pooled(minilm: Any) -> None:
@@ -256,6 +270,10 @@ def test_bad_parameters(minilm: Any) -> None:
     assert message(minilm, pooling="sum") == (
         f"{where}pooling must be None, 'mean', 'cls', 'max' or 'last'; got 'sum'."
     )
+    for model in (minilm, (minilm[0].auto_model, minilm.tokenizer)):
+        assert message(model, max_length=513) == (
+            "Sentences: max_length must be at most 512, the number of positions of the model; got 513."
+        )
     assert message(minilm, prompt=3) == f"{where}prompt must be a string or None; got 3."
     assert message(3) == (
         f"{where}model must be a SentenceTransformer or its path, a pair (model, tokenizer) from "

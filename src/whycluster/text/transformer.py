@@ -210,6 +210,7 @@ def from_sentence_transformers(
     model: Any, normalize: bool | None, prompt: str | None, max_length: int | None, batch_size: int
 ) -> TransformerModel:
     """Return the encoder of a SentenceTransformer, which pools and normalizes as the model does."""
+    _check_length(max_length, model)
     size = model.max_seq_length if max_length is None else max_length
     if prompt is None and model.default_prompt_name is not None:
         prompt = model.prompts.get(model.default_prompt_name)
@@ -221,7 +222,7 @@ def from_sentence_transformers(
         pooling=None,
         normalize=bool(normalize),
         prompt=prompt or "",
-        max_length=_length(size, model.tokenizer),
+        max_length=_length(size, model.tokenizer, model),
         n_features=int(dimension()),
         truncate_dim=model.truncate_dim,
         batch_size=batch_size,
@@ -238,6 +239,7 @@ def from_transformers(
     batch_size: int,
 ) -> TransformerModel:
     """Return the encoder of a model from transformers, with a pooling of its outputs."""
+    _check_length(max_length, model)
     size = max_length or min(
         getattr(tokenizer, "model_max_length", _ENDLESS),
         getattr(model.config, "max_position_embeddings", None) or _ENDLESS,
@@ -249,16 +251,35 @@ def from_transformers(
         pooling=pooling or "mean",
         normalize=bool(normalize),
         prompt=prompt or "",
-        max_length=_length(size, tokenizer),
+        max_length=_length(size, tokenizer, model),
         n_features=int(model.config.hidden_size),
         truncate_dim=None,
         batch_size=batch_size,
     )
 
 
-def _length(size: int | None, tokenizer: Any) -> int | None:
+def _check_length(max_length: int | None, module: torch.nn.Module) -> None:
+    most = _n_positions(module)
+    if max_length is not None and max_length > most:
+        raise InvalidInputError(
+            f"Sentences: max_length must be at most {most}, the number of positions of the model; got "
+            f"{max_length}."
+        )
+
+
+def _length(size: int | None, tokenizer: Any, module: torch.nn.Module) -> int | None:
     size = getattr(tokenizer, "model_max_length", None) if size is None else size
-    return None if size is None or size >= _ENDLESS else int(size)
+    size = min(_ENDLESS if size is None else int(size), _n_positions(module))
+    return None if size >= _ENDLESS else size
+
+
+def _n_positions(module: torch.nn.Module) -> int:
+    """Return the number of pieces for which a table of positions has room; without a table, it is endless."""
+    for name, layer in module.named_modules():
+        if name.endswith("position_embeddings") and isinstance(layer, torch.nn.Embedding):
+            unused = 0 if layer.padding_idx is None else layer.padding_idx + 1
+            return layer.num_embeddings - unused
+    return _ENDLESS
 
 
 def _table_of(module: torch.nn.Module) -> str:
