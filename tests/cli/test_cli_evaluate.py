@@ -236,6 +236,6 @@ def test_a_table_of_duplicates(tmp_path: Path, capsys: pytest.CaptureFixture[str
         2,
         "",
         "whycluster: the table must contain rows without duplicates, since values are drawn from their "
-        "estimated density; each of the 12 rows has a duplicate in the numeric columns. Remove the "
-        "duplicates.\n",
+        "estimated density; each of the 12 rows has a duplicate in the columns that are used. "
+        "Remove the duplicates.\n",
     )

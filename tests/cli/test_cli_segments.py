@@ -172,6 +172,37 @@ def test_notes_on_the_files_of_a_folder(
     assert capsys.readouterr().err == error
 
 
+def test_a_month_in_which_clusters_vanished(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seg, frame, month = wc.load(folder / "segments.why"), customers(1), tmp_path / "month.csv"
+    options = (month, "--model", folder / "segments.why")
+    labels = seg.assign(frame)
+    frame[labels == 1].to_csv(month, index=False)
+    text = run(capsys, "explain", *options)
+    assert "No row is in clusters Loyal and 2, so no cluster is compared with them." in text
+    error = run(capsys, "compare", *options, "Loyal", 2, code=2)
+    assert "A and B must be clusters of rows in the table; no row is in 'Loyal' or 2.\n" in error
+    assert run(capsys, "evaluate", *options, code=2) == (
+        "whycluster: the table must contain rows of at least two clusters, so that a row whose values are "
+        f"replaced can change its cluster; all rows ({(labels == 1).sum()}) are in cluster 1.\n"
+    )
+    frame[labels != 1].to_csv(month, index=False)
+    text = run(capsys, "explain", *options)
+    assert "No row is in cluster 1, so no cluster is compared with it." in text
+    assert "No row" not in run(capsys, "explain", folder / "feb.csv", *options[1:])
+    pl.concat([pl.read_csv(folder / "feb.csv")] * 2).write_csv(month)
+    error = run(capsys, "evaluate", *options, code=2)
+    assert "each of the 240 rows has a duplicate in the columns that are used." in error
+
+
+def test_files_that_are_no_segmentation(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    jan = folder / "jan.csv"
+    why = f"{str(jan)!r}: it must be a safetensors file (its header is too long, or truncated)"
+    assert f"whycluster: --model: {why}" in run(capsys, "explain", jan, "--model", jan, code=2)
+    assert f"whycluster: {why}" in run(capsys, "show", jan, code=2)
+
+
 def test_the_rows_of_a_folder_are_checked(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("pyarrow")
     model, months, out = ("--model", folder / "segments.why"), folder / "checked", folder / "checked-out"
@@ -242,7 +273,7 @@ def test_bad_input(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     cents["spend"] *= 1000
     cents.to_csv(folder / "cents.csv", index=False)
     text = run(capsys, "explain", folder / "cents.csv", *model, code=2)
-    assert "cents.csv: new must have the columns and units of the rows that the segmentation was made" in text
+    assert "cents.csv: must have the columns and units of the rows that the segmentation was made" in text
     assert "column 'spend' holds values about " in text
     assert text.endswith("Convert them first, or add --no-check.\n")
     run(capsys, "explain", folder / "cents.csv", *model, "--no-check")

@@ -241,7 +241,10 @@ def cluster(options: CommandOptions) -> ClusteredTable:
 
 def load_segmentation(path: Path, name: str = "--model") -> Segmentation:
     """Return the segmentation in a file; ``name`` is the argument of the command, for messages."""
-    found = load(path)
+    try:
+        found = load(path)
+    except InvalidInputError as error:
+        raise InvalidInputError(f"{name}: {str(error).removeprefix('load: ')}") from error
     if not isinstance(found, Segmentation):
         raise InvalidInputError(
             f"{name} must be a segmentation, written by whycluster fit or wc.save; {path} contains a "
@@ -262,7 +265,8 @@ def apply_segmentation(seg: Segmentation, frame: pl.DataFrame, options: CommandO
         try:
             seg.open(frame, "explain", check=options.check)
         except InvalidInputError as error:
-            raise InvalidInputError(f"{options.file.path}: {str(error).removeprefix('explain: ')}") from error
+            what = str(error).removeprefix("explain: ").removeprefix("new ")
+            raise InvalidInputError(f"{options.file.path}: {what}") from error
     rows = frame[[str(name) for name in seg.feature_names]]
     left_out = {name: "not used" for name in frame.columns if name not in rows.columns and name != options.id}
     left_out |= {name: reason for name, reason in (seg.left_out or {}).items() if name in left_out}

@@ -26,6 +26,10 @@ def compare(*, one: str, other: str, top: int, quiet: bool, as_json: bool, **giv
     # As Python objects, since "noise" and numbers have no common type in NumPy.
     others = [pair[1] if label == pair[0] else pair[0] for label in labels.tolist() if label in pair]
     members = np.flatnonzero([label in pair for label in labels.tolist()])
+    if not members.size:
+        raise InvalidInputError(
+            f"A and B must be clusters of rows in the table; no row is in {pair[0]!r} or {pair[1]!r}."
+        )
     against = as_labels(others)
     summary = clustered.explain(members, against=against).summary()
     if as_json:

@@ -70,7 +70,7 @@ def evaluate(
     classified = classify_columns(frame[chosen], "evaluate", chosen if options.columns else ())
     columns, more_notes = _complete_numbers(classified, labels)
     notes += more_notes
-    _check_distinct(columns)
+    _check_distinct(np.column_stack(list(columns.values())))
     X = StandardScaler().fit_transform(np.column_stack(list(columns.values())))
     table = pl.DataFrame(X, schema=list(columns))
     model, description = _cluster(table, X, labels, options)
@@ -111,12 +111,19 @@ def _evaluate_segmentation(options: CommandOptions, asked: _Evaluation, as_json:
     """Compare methods that explain the clusters of a segmentation."""
     clustered = cluster(options)
     network, rows_of, notes = clustered.network, clustered.rows, list(clustered.notes)
+    found = np.unique(np.asarray(network.assign(rows_of)).astype(str))
+    if len(found) < 2:
+        raise InvalidInputError(
+            "the table must contain rows of at least two clusters, so that a row whose values are replaced "
+            f"can change its cluster; all rows ({rows_of.height:,}) are in cluster {found[0]}."
+        )
     table: Any = rows_of
     if isinstance(network, PipelineNetwork):  # methods are compared in terms of the numbers that models take
         opened, network = network.open(rows_of, "evaluate"), network.stages.last
         table = to_floats(opened.transformed(0, rows_of.height, opened.stages.form.run))
         n_features = display.count(table.shape[1], "feature")
         notes.append(f"Evaluated on {n_features} that the steps of the segmentation compute.")
+        _check_distinct(table)
     n_rows = rows_of.height
     size = f"{display.count(n_rows, 'row')}, {display.count(rows_of.width, 'column')}"
     head = f"{size}; {clustered.description}."
@@ -173,14 +180,14 @@ def _complete_numbers(
     return varying, notes
 
 
-def _check_distinct(columns: dict[str, Floats]) -> None:
+def _check_distinct(table: Floats) -> None:
     """Raise an error if every row has a duplicate, since no density can be estimated then."""
-    _, size = np.unique(np.column_stack(list(columns.values())), axis=0, return_counts=True)
+    _, size = np.unique(table, axis=0, return_counts=True)
     if size.min() > 1:
         raise InvalidInputError(
             "the table must contain rows without duplicates, since values are drawn from their estimated "
-            f"density; each of the {size.sum():,} rows has a duplicate in the numeric columns. Remove the "
-            "duplicates."
+            f"density; each of the {size.sum():,} rows has a duplicate in the columns that are used. "
+            "Remove the duplicates."
         )
 
 

@@ -43,7 +43,7 @@ def show(file: Path, as_json: bool) -> None:
     try:
         seg = load_segmentation(file, "FILE")
     except InvalidInputError as error:
-        raise InvalidInputError(str(error).removeprefix("load: ")) from error
+        raise InvalidInputError(str(error).removeprefix("FILE: ")) from error
     print_result(to_json(_facts(seg)) if as_json else _as_text(seg))
 
 

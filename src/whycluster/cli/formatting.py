@@ -19,6 +19,7 @@ from whycluster.explanations import findings
 from whycluster.explanations.explanation import Explanation
 from whycluster.explanations.quality.clustering_quality import Quality
 from whycluster.explanations.summaries.summary import Summary
+from whycluster.explanations.wording.formatting import join_words
 
 _MOST_LISTED = 8  # maximum number of columns listed in the note on left-out columns
 WIDTH = 100  # number of characters per line
@@ -61,6 +62,7 @@ class ExplanationOutput:
         self._sentences = findings.sentences(exp, self._summary)
         self._checks = findings.checks(exp, summary=self._summary)
         self._warnings = [finding for check in self._checks for finding in check.findings]
+        self._assigned = set(map(str, exp.assigned.tolist()))
         self.quality = quality_of(clustered, exp)
 
     def as_text(self) -> str:
@@ -75,6 +77,7 @@ class ExplanationOutput:
             fill(self.quality.text, WIDTH),
             f"{display.count(rows.height, 'row')}, {display.count(rows.width, 'column')}; "
             f"{self._clustered.description}.",
+            *self._without_rows(),
             *[fill(each.text, WIDTH) for each in self._warnings if each.kind in findings.READ_FIRST],
             display.heading("Clusters"),
             "\n".join(lines),
@@ -89,6 +92,16 @@ class ExplanationOutput:
         passed = [f"- {check.name}: {check.outcome}" for check in self._checks if not check.findings]
         parts += [display.heading("Checks without warnings"), "\n".join(passed)]
         return "\n\n".join(parts)
+
+    def _without_rows(self) -> list[str]:
+        """Return a list with at most one sentence: which clusters of the segmentation have no rows."""
+        labels = map(str, self._clustered.network.labels.tolist())
+        names = [display.clean(label) for label in labels if label not in self._assigned]
+        if self._clustered.segmentation is None or not names:
+            return []
+        clusters, them = ("clusters", "them") if len(names) > 1 else ("cluster", "it")
+        text = f"No row is in {clusters} {join_words(names)}, so no cluster is compared with {them}."
+        return [fill(text, WIDTH)]
 
     def as_json(self, **more: Any) -> str:
         """Return the same information as JSON."""
