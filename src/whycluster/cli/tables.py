@@ -74,6 +74,6 @@ def _lacking(column: str, parts: Sequence[FilePart], frames: list[pl.DataFrame])
 
 
 def _without_types_of_nothing(frame: pl.DataFrame) -> pl.DataFrame:
-    """Return the table with untyped nulls in columns without values, which are text if read from CSV."""
+    """Return the table with untyped nulls in columns without values, which CSV readers type as text."""
     empty = [name for name in frame.columns if frame[name].null_count() == frame.height]
     return frame.with_columns(pl.lit(None).alias(name) for name in empty)

@@ -253,7 +253,8 @@ class Explanation(BaseExplanation):
         optimum. Labels without a rule are moved across the boundaries of their surrogate. Features that hold
         only whole numbers stay whole. Features that cannot change freely (categories, missing values, columns
         that a step transforms neither linearly nor monotonically) change only one at a time. The result is
-        verified with the network. Printed values are rounded so that they are still enough.
+        verified with the network. Printed values are rounded in such a way that they are still enough to move
+        the row.
 
         Parameters
         ----------

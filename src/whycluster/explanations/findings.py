@@ -136,7 +136,7 @@ def competition(
     ----------
     exp : the explanation
     sample : the sample of the members, if already drawn; only its clusters are described
-    most : return features for this many of each cluster's strongest competitors only; by default for all
+    most : return features only for this many of each cluster's strongest competitors; by default, for all
     """
     some = MemberSample.of(exp, "competition") if sample is None else sample
     codes, group = np.unique(some.cluster, return_inverse=True)

@@ -175,9 +175,9 @@ def _offset(centroids: Floats) -> tuple[Floats, Floats | None]:
     """Return the median of the centroids, and the offset: the rounded median, or None if none is needed.
 
     The median keeps a single outlying centroid from shifting the offset or inflating the spread. If all
-    features are near 0, no offset is needed, and no block has to be copied. The offset is rounded to 20
-    binary digits, so that data with few digits, such as whole numbers, are shifted without rounding, and
-    exact ties are preserved.
+    features are near 0, none is needed. The offset is rounded to 20 binary digits, so that data with few
+    digits, such as whole numbers, are shifted without rounding, and exact ties are preserved. Without an
+    offset, no block has to be copied.
     """
     middle = np.median(centroids, axis=0)
     spread = np.median(np.abs(centroids - middle), axis=0)

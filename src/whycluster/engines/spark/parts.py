@@ -97,7 +97,7 @@ class ModelInput:
         return SentColumn(name, self.name, self.width, self.features)
 
     def for_invalid(self, invalid: str) -> ModelInput:
-        """Return the input for this option for invalid rows; "skip" also skips unknown categories."""
+        """Return the input under this option for invalid rows; "skip" also skips unknown categories."""
         return replace(self, strict=invalid == "skip" and self.labels is not None and self.other is None)
 
     def column(self) -> Any:

@@ -1,7 +1,7 @@
-"""Short values to print: rounded away from the row's own value, so that they are still enough.
+"""Short values to print: rounded away from the row's own value, so that they still change the cluster.
 
-The values near one that is enough may not be enough, so rounding to the nearest short number can undo the
-change of cluster. Rounding outward usually preserves it, and callers check each value before printing it.
+Values near one that suffices need not suffice, so rounding to the nearest short number can undo the change of
+cluster. Rounding outward usually preserves it, and callers check each value before printing it.
 """
 
 from __future__ import annotations

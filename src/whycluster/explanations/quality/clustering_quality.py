@@ -261,7 +261,7 @@ def _cluster_means(sample: _Sample, each: Floats) -> Floats:
 
 
 def _silhouettes(sample: _Sample, rows: Floats, codes: NDArray[Any]) -> Floats:
-    """Return the silhouette of each row, or 0 if there is one cluster only, or one cluster per row."""
+    """Return the silhouette of each row, or 0 if there is only one cluster, or one cluster per row."""
     from sklearn.metrics import silhouette_samples
 
     n_clusters = len(np.unique(codes))

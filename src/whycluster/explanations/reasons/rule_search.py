@@ -82,7 +82,7 @@ class Binned:
         return result
 
     def histogram(self, rows: Codes, member: NDArray[np.bool_], columns: Codes) -> Floats:
-        """Return how many rows, and how many of them that are members, have each bin, (columns, 2, bins)."""
+        """Return the numbers of rows and of members in each bin of each column, (columns, 2, bins)."""
         width = int(self.n_bins.max()) + 1
         shape = (len(columns), 2, width)
         place = self.codes[np.ix_(rows, columns)] + np.arange(len(columns)) * (2 * width)

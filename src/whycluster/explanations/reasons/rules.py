@@ -312,7 +312,7 @@ def _most_relevant(relevance: NDArray[Any], member: NDArray[np.bool_]) -> tuple[
 
 @dataclass(frozen=True, eq=False)
 class _Sample:
-    """The rows that are searched: evenly spaced, with more rows of small clusters.
+    """The rows that are searched: evenly spaced in each cluster, with a larger share of small clusters.
 
     Attributes
     ----------

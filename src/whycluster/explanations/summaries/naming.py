@@ -63,7 +63,7 @@ def _words(summary: Summary, group: int, statements: Sequence[Statement]) -> lis
 
 
 def _is_extreme(statement: Statement, means: Floats) -> bool:
-    """Return whether the direction also holds against two thirds of all other clusters."""
+    """Return whether the direction is also right for two thirds of all other clusters."""
     beyond = means < statement.value if statement.direction == HIGHER else means > statement.value
     n_others = int((~np.isnan(means)).sum()) - 1
     return bool(beyond.sum() >= _MOST * n_others)

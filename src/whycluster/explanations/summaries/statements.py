@@ -1,7 +1,7 @@
 """Statements: how a feature of a cluster compares with the clusters that its rows compete with.
 
 Summaries, sentences, reports and plots describe clusters only with these statements. A statement names the
-clusters that it holds against, and the values that it compares.
+clusters that it compares with, and shows the values.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class Statement(NamedTuple):
 
     @property
     def phrase(self) -> str:
-        """The direction and the clusters that it holds against: "higher than in 3"."""
+        """The direction and the clusters that it refers to: "higher than in 3"."""
         if self.is_frequency or not self.against:
             return self.word
         names = display.format_items(self.against)

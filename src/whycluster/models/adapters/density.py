@@ -116,7 +116,7 @@ def reachability_network(
     ----------
     rows, labels : the rows, (n, d), and their labels, (n,)
     births : (K,) the height at which each cluster merges with others
-    n_neighbors : the neighbor at the core distance, not counting the row itself
+    n_neighbors : the rank of the neighbor at the core distance, not counting the row itself
     """
     members, sizes, noise = ordered(labels)
     order = np.concatenate([members, noise])

@@ -160,7 +160,7 @@ class Accounts:
 
     @classmethod
     def none(cls, n_columns: int) -> Accounts:
-        """Return the accounts of no moves."""
+        """Return accounts without any moves."""
         nothing = Contrast(np.empty(0), np.empty((0, n_columns)))
         return cls(nothing.evidence, nothing.evidence, nothing, nothing)
 
