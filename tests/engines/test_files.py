@@ -996,7 +996,7 @@ def test_quantiles_must_be_requested(tmp_path: Path) -> None:
     with pytest.raises(wc.InvalidInputError) as caught:
         found.quantiles()
     assert str(caught.value) == (
-        'explain_dataset: quantiles need a run with output="summary" or "both"; this run wrote only rows.'
+        'explain_dataset: quantiles require a run with output="summary" or "both"; this run wrote only rows.'
     )
 
 

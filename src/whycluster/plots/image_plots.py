@@ -98,7 +98,7 @@ def _select(exp: DeepExplanation, rows: int | Sequence[int], where: str) -> Deep
     if some.heatmaps.ndim != 3:
         raise InvalidInputError(
             f"{where}: relevance must have the shape of images, (n, channels, height, width); it has shape "
-            f"{exp.relevance.shape}. See describe() or to_frame() instead."
+            f"{exp.relevance.shape}. Use describe() or to_frame() instead."
         )
     return some
 

@@ -192,7 +192,7 @@ HOSTILE = [
     (put(f"{STEP}/class", ["StandardScaler"]), "a step must have a class"),
     (put(f"{STEP}/fitted/__class__", 1), "StandardScaler must have no '__class__'"),
     (put(f"{STEP}/parameters/transform", "x"), "StandardScaler must have no 'transform'"),
-    (put(f"{STEP}/state", {}), "a step must have no 'state'"),
+    (put(f"{STEP}/state", {}), "a step must not have 'state'"),
     (put(f"{STEP}/output", "html"), "'output' of a step must be one of default, pandas, polars"),
     (put(f"{STEP}/fitted/mean_", {"array": "labels", "shape": [2]}), None),
     (

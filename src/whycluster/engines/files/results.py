@@ -83,7 +83,7 @@ class DatasetExplanation:
         """
         if self._aggregate is None or self.summary is None:
             raise InvalidInputError(
-                f'{WHERE}: quantiles need a run with output="summary" or "both"; this run wrote only rows.'
+                f'{WHERE}: quantiles require a run with output="summary" or "both"; this run wrote only rows.'
             )
         summary = self.summary
         columns: dict[Any, Any] = {

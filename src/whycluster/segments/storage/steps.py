@@ -420,7 +420,7 @@ class _Node:
     def close(self) -> None:
         """Raise an error if any value is left over."""
         if self._values:
-            raise self.stored.error(f"a step must have no {min(self._values)[:80]!r}")
+            raise self.stored.error(f"a step must not have {min(self._values)[:80]!r}")
 
 
 def _decode_pipeline(node: _Node) -> Pipeline:
