@@ -19,7 +19,6 @@ from whycluster.explanations import findings
 from whycluster.explanations.explanation import Explanation
 from whycluster.explanations.quality.clustering_quality import Quality
 from whycluster.explanations.summaries.summary import Summary
-from whycluster.explanations.wording.formatting import join_words
 
 _MOST_LISTED = 8  # maximum number of columns listed in the note on left-out columns
 WIDTH = 100  # number of characters per line
@@ -100,7 +99,7 @@ class ExplanationOutput:
         if self._clustered.segmentation is None or not names:
             return []
         clusters, them = ("clusters", "them") if len(names) > 1 else ("cluster", "it")
-        text = f"No row is in {clusters} {join_words(names)}, so no cluster is compared with {them}."
+        text = f"No row is in {clusters} {display.join_words(names)}, so no cluster is compared with {them}."
         return [fill(text, WIDTH)]
 
     def as_json(self, **more: Any) -> str:
