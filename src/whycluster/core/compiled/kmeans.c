@@ -6,6 +6,7 @@ except for those in kmeans_single.h. Nothing is allocated, and only the caller's
 #define ROWS 32 /* per tile: four AVX-512 registers */
 #define LAYOUT 5 /* version of the structures below, as in loops.py; raise it with any change */
 #define NEGLIGIBLE 69.0 /* exp(-69) is 1e-30, negligible compared with the 1 of the strongest competitor */
+#define NEGLIGIBLE_SINGLE 42.0 /* exp(-42) is 1e-18, negligible if the results are float */
 
 /* Single precision: a sum over CHUNK features, or over FEWER or a few more clusters, loses few digits. */
 #define CHUNK 32

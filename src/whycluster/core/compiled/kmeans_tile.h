@@ -104,23 +104,23 @@ TARGET static double NAME(compete_given)(Size K, int against, double *restrict h
     return total;
 }
 
-/* Write exp(-beta (h_k - f)) to p, and 0 for the row's own cluster. Clusters for which this is 0 in all rows are left
-   out before it is computed, unless `all` is set: the others are written to `some`. Return their number. */
+/* Write exp(-beta (h_k - f)) to p, 0 where the exponent is at least `limit`, and 0 for the row's own cluster. Clusters for
+   which this is 0 in all rows are left out before it is computed, unless `all` is set: the others are written to `some`.
+   Return their number. */
 TARGET static Size NAME(soft_min)(
-    Size K, int all, double beta, const double *restrict h, const Tile *restrict tile, double *restrict p, Size *restrict some)
+    Size K, int all, double beta, double limit, const double *restrict h, const Tile *restrict tile, double *restrict p,
+    Size *restrict some)
 {
     Size n = 0;
     for (Size k = 0; k < K; k++) {
         const double *of = h + k * ROWS, number = (double)k;
         Lanes near = {0};
-        for (int i = 0; i < ROWS; i += WIDE) near |= beta * (AT(of + i) - AT(tile->evidence + i)) < NEGLIGIBLE;
-        int64_t any = all;
-        for (int i = 0; i < WIDE; i++) any |= near[i];
-        if (!any) continue;
+        for (int i = 0; i < ROWS; i += WIDE) near |= beta * (AT(of + i) - AT(tile->evidence + i)) < limit;
+        if (!(all || ANY(near))) continue;
         some[n++] = k;
         double *to = p + k * ROWS;
         for (int i = 0; i < ROWS; i++) {
-            double share = exp_minus(beta * (of[i] - tile->evidence[i]));
+            double share = exp_below(beta * (of[i] - tile->evidence[i]), limit);
             to[i] = tile->cluster[i] == number ? 0.0 : share; /* h_c - f is negative, so its exponential is undefined */
         }
     }
@@ -132,7 +132,7 @@ TARGET static Size NAME(min_take_most)(
     Size K, const Block *block, const double *restrict h, const Tile *restrict tile, double *restrict a, Size *restrict some,
     double *restrict sum, double *restrict scale)
 {
-    const Size n = NAME(soft_min)(K, block->given, block->beta, h, tile, a, some);
+    const Size n = NAME(soft_min)(K, block->given, block->beta, block->to_float ? NEGLIGIBLE_SINGLE : NEGLIGIBLE, h, tile, a, some);
     double total[ROWS];
     for (int i = 0; i < ROWS; i++) total[i] = sum[i] = 0.0;
     for (Size m = 0; m < n; m++) {
@@ -154,7 +154,7 @@ TARGET static Size NAME(joint)(
     Size K, const Block *block, const double *restrict h, const Tile *restrict tile, double *restrict a, Size *restrict some,
     double *restrict sum, double *restrict scale)
 {
-    const Size n = NAME(soft_min)(K, block->given, block->beta, h, tile, a, some);
+    const Size n = NAME(soft_min)(K, block->given, block->beta, block->to_float ? NEGLIGIBLE_SINGLE : NEGLIGIBLE, h, tile, a, some);
     const double part = 1.0 / (double)K;
     double below[ROWS];
     for (int i = 0; i < ROWS; i++) below[i] = sum[i] = 0.0;
@@ -187,7 +187,7 @@ TARGET static Size NAME(path)(
     double *restrict sum, double *restrict scale)
 {
     const double *prior = block->prior, beta = block->beta / 16.0, part = 1.0 / (double)K;
-    const Size n = NAME(soft_min)(K, block->given, beta, h, tile, a, some);
+    const Size n = NAME(soft_min)(K, block->given, beta, NEGLIGIBLE, h, tile, a, some);
     double own[ROWS], shared[ROWS];
     for (int i = 0; i < ROWS; i++) own[i] = prior[(Size)tile->cluster[i]];
     for (int i = 0; i < ROWS; i++) shared[i] = exp_minus(beta * tile->evidence[i]);
@@ -400,5 +400,6 @@ TARGET static double NAME(run)(const Model *model, const Block *block, double *s
 #undef LARGER
 #undef SMALLER
 #undef IF_LESS
+#undef ANY
 #undef WIDEN
 #undef NARROW

@@ -15,11 +15,12 @@
 
 typedef int64_t Size;
 
-/* exp(-t) for t >= 0, accurate to about 1e-15; undefined for other t. It has no branch, so loops are vectorized. */
-static inline __attribute__((always_inline)) double exp_minus(double t)
+/* exp(-t) for t >= 0, accurate to about 1e-15, and 0 from `limit` on, at most 690; undefined for other t. It has no branch,
+   so loops are vectorized. */
+static inline __attribute__((always_inline)) double exp_below(double t, double limit)
 {
     const double shift = 6755399441055744.0; /* 1.5 * 2^52: adding it rounds to a whole number */
-    double within = t < NEGLIGIBLE ? t : NEGLIGIBLE;
+    double within = t < limit ? t : limit;
     double n = within * -1.4426950408889634 + shift; /* 1 / log 2 */
     int64_t bits;
     memcpy(&bits, &n, 8);
@@ -41,7 +42,12 @@ static inline __attribute__((always_inline)) double exp_minus(double t)
     int64_t power = (int64_t)((uint64_t)(bits + 1023) << 52); /* the lowest bits of n are the exponent */
     double scale;
     memcpy(&scale, &power, 8);
-    return t < NEGLIGIBLE ? p * scale : 0.0;
+    return t < limit ? p * scale : 0.0;
+}
+
+static inline __attribute__((always_inline)) double exp_minus(double t)
+{
+    return exp_below(t, NEGLIGIBLE);
 }
 
 /* Select lanes of two registers by number. */

@@ -54,9 +54,7 @@ TARGET static int NAME(load)(const Parts *parts, const double *restrict from, Ro
             small &= shifted < HARD;
         }
     }
-    int all = 1;
-    for (int r = 0; r < WIDE; r++) all &= small[r] != 0;
-    return all;
+    return !ANY(~small);
 }
 
 /* Compute exp(-nats), by parts and by features. */
@@ -149,9 +147,7 @@ TARGET static int NAME(score)(const Row *row)
     for (; i + AT_ONCE * WIDE <= row->W; i += AT_ONCE * WIDE) fine &= NAME(score_some)(row, i, AT_ONCE);
     for (; i + 2 * WIDE <= row->W; i += 2 * WIDE) fine &= NAME(score_some)(row, i, 2);
     for (; i < row->W; i += WIDE) fine &= NAME(score_some)(row, i, 1);
-    int enough = 1;
-    for (int r = 0; r < WIDE; r++) enough &= fine[r] != 0;
-    return enough;
+    return !ANY(~fine);
 }
 
 /* Write the positions of n values to `order` or `spare` in descending order, earlier ones first on a tie; return which. */
@@ -308,5 +304,6 @@ TARGET static void NAME(gains_of_row)(const Parts *parts, const double *from, do
 #undef LARGER
 #undef SMALLER
 #undef IF_LESS
+#undef ANY
 #undef LANES_AT
 #undef AT_ONCE

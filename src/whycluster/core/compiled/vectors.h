@@ -25,6 +25,15 @@ typedef int64_t NAME(Lanes) __attribute__((vector_size(8 * WIDE), aligned(8), ma
     ((Vector)vbslq_f64(vcltq_f64((float64x2_t)(a), (float64x2_t)(b)), (float64x2_t)(yes), (float64x2_t)(no)))
 #endif
 
+/* Whether any lane of the result of a comparison is set. */
+#if WIDE == 8
+#define ANY(lanes) (_mm512_test_epi64_mask((__m512i)(lanes), (__m512i)(lanes)) != 0)
+#elif WIDE == 4
+#define ANY(lanes) (!_mm256_testz_si256((__m256i)(lanes), (__m256i)(lanes)))
+#else
+#define ANY(lanes) (((lanes)[0] | (lanes)[1]) != 0)
+#endif
+
 /* Transpose WIDE x WIDE numbers. */
 TARGET static inline void NAME(turn)(Vector v[WIDE])
 {
