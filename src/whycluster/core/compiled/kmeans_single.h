@@ -25,29 +25,37 @@ Terms are relative to `middle` and leave out what all clusters share, so that da
 #define LARGER_SINGLE(a, b) IF_LESS_SINGLE(a, b, b, a)
 #define ABSOLUTE_SINGLE(a) ((Singles)((Shuffled)(a) & INT32_MAX))
 
-/* Compute s[k][row] = bias_k + sum_j slope_kj z_j. A sum over CHUNK features at a time keeps errors small. */
-TARGET static void NAME(energies_single)(const Model *model, const float *z, float *s)
+/* Compute s[k][row] = bias_k + sum_j slope_kj z_j for `span` clusters. A sum over CHUNK features at a time keeps errors
+   small. */
+TARGET static inline __attribute__((always_inline)) void NAME(energies_of)(
+    const Model *model, const float *z, Size k, const int span, float *s)
 {
-    for (Size k = 0; k < model->K; k += SPAN) {
-        for (Size i = 0; i < ROWS; i += 2 * TWICE) {
-            const float *slope = model->single_slopes + k / 8 * 8 * model->d + k % 8;
-            float *to = s + k * ROWS + i;
-            for (int c = 0; c < SPAN; c++)
-                for (int v = 0; v < 2; v++) AT_SINGLE(to + c * ROWS + v * TWICE) = (Singles){0} + model->single_bias[k + c];
-            for (Size j = 0; j < model->d;) {
-                const Size end = j + CHUNK < model->d ? j + CHUNK : model->d;
-                Singles sum[SPAN][2];
-                for (int c = 0; c < SPAN; c++) sum[c][0] = sum[c][1] = (Singles){0};
-                for (; j < end; j++, slope += 8)
-                    for (int v = 0; v < 2; v++) {
-                        const Singles value = AT_SINGLE(z + j * ROWS + i + v * TWICE);
-                        for (int c = 0; c < SPAN; c++) sum[c][v] += slope[c] * value;
-                    }
-                for (int c = 0; c < SPAN; c++)
-                    for (int v = 0; v < 2; v++) AT_SINGLE(to + c * ROWS + v * TWICE) += sum[c][v];
-            }
+    for (Size i = 0; i < ROWS; i += 2 * TWICE) {
+        const float *slope = model->single_slopes + k / 8 * 8 * model->d + k % 8;
+        float *to = s + k * ROWS + i;
+        for (int c = 0; c < span; c++)
+            for (int v = 0; v < 2; v++) AT_SINGLE(to + c * ROWS + v * TWICE) = (Singles){0} + model->single_bias[k + c];
+        for (Size j = 0; j < model->d;) {
+            const Size end = j + CHUNK < model->d ? j + CHUNK : model->d;
+            Singles sum[SPAN][2];
+            for (int c = 0; c < span; c++) sum[c][0] = sum[c][1] = (Singles){0};
+            for (; j < end; j++, slope += 8)
+                for (int v = 0; v < 2; v++) {
+                    const Singles value = AT_SINGLE(z + j * ROWS + i + v * TWICE);
+                    for (int c = 0; c < span; c++) sum[c][v] += slope[c] * value;
+                }
+            for (int c = 0; c < span; c++)
+                for (int v = 0; v < 2; v++) AT_SINGLE(to + c * ROWS + v * TWICE) += sum[c][v];
         }
     }
+}
+
+/* Do so for all clusters. */
+TARGET static void NAME(energies_single)(const Model *model, const float *z, float *s)
+{
+    Size k = 0;
+    for (; k + 4 < model->K; k += SPAN) NAME(energies_of)(model, z, k, SPAN, s);
+    if (k < model->K) NAME(energies_of)(model, z, k, 4, s);
 }
 
 /* Find the cluster and the evidence of each row, and a bound on the error of the evidence, which is larger than the
@@ -145,11 +153,25 @@ TARGET static void NAME(narrow_weights)(
 TARGET static Size NAME(groups)(const Size *some, Size n, Size few, Size *ends)
 {
     Size found = 0;
+    ends[0] = 0;
     for (Size m = 1; m <= n; m++) {
         ends[found] = m;
         found += m == n || (some[m] ^ some[m - 1]) >= few; /* few is a power of two */
     }
     return found;
+}
+
+/* Write the sums over clusters m to end of `some`: four slopes and four squares. */
+TARGET static inline __attribute__((always_inline)) void NAME(add_group)(
+    const float *single, const float *both, const Size *some, Size m, Size end, Singles sum[8][ACROSS])
+{
+    for (int c = 0; c < 8; c++)
+        for (int v = 0; v < ACROSS; v++) sum[c][v] = (Singles){0};
+    for (; m < end; m++)
+        for (int v = 0; v < ACROSS; v++) {
+            const Singles w = AT_SINGLE(single + m * ROWS + v * TWICE);
+            for (int c = 0; c < 8; c++) sum[c][v] += both[some[m] * 8 + c] * w;
+        }
 }
 
 /* Replace the rows by the relevance, from sums in single precision, within groups of clusters and then over the groups.
@@ -168,20 +190,10 @@ TARGET static int NAME(combine_single)(
     for (Size j = 0; j < d; j += 4) {
         const float *both = model->single_both + j * 2 * K;
         for (Size i = 0; i < ROWS; i += ACROSS * TWICE) {
-            Singles total[8][ACROSS];
-            for (int c = 0; c < 8; c++)
-                for (int v = 0; v < ACROSS; v++) total[c][v] = (Singles){0};
-            for (Size g = 0, m = 0; g < n_groups; g++) {
-                Singles sum[8][ACROSS];
-                for (int c = 0; c < 8; c++)
-                    for (int v = 0; v < ACROSS; v++) sum[c][v] = (Singles){0};
-                for (const Size end = ends[g]; m < end; m++) {
-                    const float *weight = single + m * ROWS + i, *of = both + some[m] * 8;
-                    for (int v = 0; v < ACROSS; v++) {
-                        const Singles w = AT_SINGLE(weight + v * TWICE);
-                        for (int c = 0; c < 8; c++) sum[c][v] += of[c] * w;
-                    }
-                }
+            Singles total[8][ACROSS], sum[8][ACROSS];
+            NAME(add_group)(single + i, both, some, 0, ends[0], total);
+            for (Size g = 1; g < n_groups; g++) {
+                NAME(add_group)(single + i, both, some, ends[g - 1], ends[g], sum);
                 for (int c = 0; c < 8; c++)
                     for (int v = 0; v < ACROSS; v++) total[c][v] += sum[c][v];
             }
@@ -208,18 +220,19 @@ TARGET static int NAME(combine_single)(
 
 typedef double NAME(Four) __attribute__((vector_size(32), aligned(8), may_alias));
 
-/* Replace features j to j + 2 pairs of row i of x by the relevance. `column` holds the weights of the row. */
+/* Write the relevance of features j to j + 2 pairs of row i. `column` holds the weights of the row. */
 TARGET static inline __attribute__((always_inline)) void NAME(combine_pairs)(
-    const Model *model, const double *column, const Size *some, Size n, Size j, const int pairs, int i, double *x)
+    const Model *model, const double *column, const Size *some, Size n, Size j, const int pairs, int i, const double *x,
+    float *relevance)
 {
     const double *both = model->both + j * 2 * model->K;
     NAME(Four) sum[4] = {{0}}; /* several pairs at a time, since each sum has to wait for its last addition */
     for (Size m = 0; m < n; m++)
         for (int p = 0; p < pairs; p++) sum[p] += *(const NAME(Four) *)(both + (p * model->K + some[m]) * 4) * column[m];
     for (int p = 0; p < pairs; p++)
-        for (int c = 0; c < 2; c++) {
-            double *value = x + (j + 2 * p + c) * ROWS + i;
-            *value = sum[p][2 + c] + sum[p][c] * *value;
+        for (Size c = 0; c < 2 && j + 2 * p + c < model->d; c++) {
+            const Size at = (j + 2 * p + c) * ROWS + i;
+            relevance[at] = (float)(sum[p][2 + c] + sum[p][c] * x[at]);
         }
 }
 
@@ -233,11 +246,12 @@ TARGET static void NAME(combine_rest)(
     if (left > ROWS / 4) NAME(combine)(model, 0, a, some, n, x);
     for (int i = 0; i < ROWS; i++) {
         if (fine[i]) continue;
+        Size j = 0;
+        if (left > ROWS / 4)
+            for (; j < model->d; j++) relevance[j * ROWS + i] = (float)x[j * ROWS + i];
         for (Size m = 0; m < n; m++) column[m] = a[some[m] * ROWS + i];
-        Size j = left > ROWS / 4 ? model->d : 0;
-        for (; j + 8 <= model->d; j += 8) NAME(combine_pairs)(model, column, some, n, j, 4, i, x);
-        for (; j < model->d; j += 2) NAME(combine_pairs)(model, column, some, n, j, 1, i, x);
-        for (Size j = 0; j < model->d; j++) relevance[j * ROWS + i] = (float)x[j * ROWS + i];
+        for (; j + 8 <= model->d; j += 8) NAME(combine_pairs)(model, column, some, n, j, 4, i, x, relevance);
+        for (; j < model->d; j += 2) NAME(combine_pairs)(model, column, some, n, j, 1, i, x, relevance);
     }
 }
 
