@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import numpy as np
 
 from whycluster.core.arrays import Codes, Floats, product
+from whycluster.core.blocks import single_threaded
 from whycluster.core.compiled.loops import CompiledKMeans
 from whycluster.core.energies.additive import AdditiveEnergy
 from whycluster.core.errors import InvalidInputError
@@ -14,6 +17,8 @@ from whycluster.core.errors import InvalidInputError
 # always close. Seven digits must then suffice, because not expanding the square takes K times as long.
 _FAR_APART, _MANY, _FAR_APART_OF_MANY = 1e6, 2048, 1e9
 _PAIRS = 1 << 22  # pairs of centroids that are compared at once
+# For larger products, OpenBLAS wakes threads, which then wait busily for about as long as `explain` takes.
+_FEW_TERMS = 1 << 18
 _SMALLEST = np.finfo(np.float64).tiny / np.finfo(np.float64).eps  # smaller squares lose digits
 # With few clusters, products are computed in parts that stay in the cache, which halves the time for K = 8.
 _PART_BYTES = 1 << 18
@@ -161,13 +166,14 @@ def _is_far_apart(centroids: Floats, near: float, groups: Codes) -> bool:
     starts = np.searchsorted(widest, widest - np.sqrt(reach))
     stops = np.searchsorted(widest, widest + np.sqrt(reach), "right")
     n_near, size = 0, max(1, min(512, _PAIRS // n_clusters))
-    for first in range(0, n_clusters, size):
-        rows = slice(first, min(first + size, n_clusters))
-        others = slice(starts[first], stops[rows.stop - 1])
-        distances = sizes[rows, None] + sizes[others] - 2.0 * centroids[rows] @ centroids[others].T
-        n_near += int(((distances < reach) & (groups[rows, None] != groups[others])).any(axis=1).sum())
-        if n_near > near * n_clusters:
-            return True
+    with single_threaded() if n_clusters * centroids.size > _FEW_TERMS else nullcontext():
+        for first in range(0, n_clusters, size):
+            rows = slice(first, min(first + size, n_clusters))
+            others = slice(starts[first], stops[rows.stop - 1])
+            distances = sizes[rows, None] + sizes[others] - 2.0 * centroids[rows] @ centroids[others].T
+            n_near += int(((distances < reach) & (groups[rows, None] != groups[others])).any(axis=1).sum())
+            if n_near > near * n_clusters:
+                return True
     return False
 
 
