@@ -142,6 +142,8 @@ def main() -> None:
     parser.add_argument("--share", type=float, default=1.0, help="the share of the rows to measure")
     parser.add_argument("--repeats", type=int, default=9, help="the number of runs of each call")
     chosen = parser.parse_args()
+    before = os.getloadavg()[0]
+    found = [*tables(chosen.share, chosen.repeats), *sequential(chosen.repeats)]
     lines = [
         "# The time of each rule",
         "",
@@ -150,8 +152,11 @@ def main() -> None:
         "`explain` measures beta and the cluster sizes on all rows, unless a background or beta is given.",
         f"The tables of both dtypes use {chosen.share:.0%} of the usual rows. With fewer rows, fixed costs",
         "count more.",
-        *tables(chosen.share, chosen.repeats),
-        *sequential(chosen.repeats),
+        "",
+        f"The load average of the {os.cpu_count()} cores was {before:.0f} at the start and "
+        f"{os.getloadavg()[0]:.0f} at the end. Other processes that",
+        "run at the same time take no CPU time from these calls, but share the caches and the memory.",
+        *found,
     ]
     options = f" --share {chosen.share} --repeats {chosen.repeats}"
     command = "python -m benchmarks.rule_speed" + options * (options != " --share 1.0 --repeats 9")
