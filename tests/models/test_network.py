@@ -207,3 +207,4 @@ def test_an_error_in_a_thread_reaches_the_caller_and_leaves_blas_as_it_was() -> 
 
 def test_repr_says_what_it_is(kmeans: Any) -> None:
     assert repr(wc.neuralize(kmeans)) == "<TableNetwork of 5 clusters, 13 features (SquaredEnergy)>"
+    assert repr(wc.neuralize([[0.0], [1.0]])) == "<TableNetwork of 2 clusters, 1 feature (SquaredEnergy)>"

@@ -108,7 +108,7 @@ class DeepNetwork(Network):
         self._rules, self._bounds = rules, None if bounds is None else ZBox(*bounds)
 
     def __repr__(self) -> str:
-        return f"<DeepNetwork of {self.n_clusters} clusters, {self._width} features>"
+        return f"<DeepNetwork of {self.n_clusters} clusters, {self._width} feature{'s' * (self._width != 1)}>"
 
     is_deep = True
     default_rule = (

@@ -52,9 +52,9 @@ class Flipping:
         return np.asarray(self.curves.mean(axis=0))
 
     def __repr__(self) -> str:
-        n_rows, steps = self.curves.shape
+        n, d = len(self.curves), self.curves.shape[1] - 1
         auc = f"{self.auc:.2f} +- {self.standard_error:.2f}"
-        return f"<Flipping: AUC {auc}, {n_rows} rows, {steps - 1} features>"
+        return f"<Flipping: AUC {auc}, {n} row{'s' * (n != 1)}, {d} feature{'s' * (d != 1)}>"
 
 
 def standard_error(values: Floats) -> float:

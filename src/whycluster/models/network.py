@@ -303,7 +303,8 @@ class Network(Renamable, ABC):
 
     def __repr__(self) -> str:
         kind = type(self.energy).__name__
-        return f"<{type(self).__name__} of {self.n_clusters} clusters, {self.n_features} features ({kind})>"
+        counts = f"{self.n_clusters} clusters, {self.n_features} feature{'s' * (self.n_features != 1)}"
+        return f"<{type(self).__name__} of {counts} ({kind})>"
 
     def assign(self, X: Any) -> NDArray[Any]:
         """Return the cluster of each row, (n,), as the model itself predicts it.
