@@ -47,10 +47,10 @@ def check_savable(network: Network) -> None:
             "save: a deep clustering cannot be saved, because it contains a torch encoder, which is code. "
             "Save the encoder with torch and the network of its head with wc.save(wc.neuralize(head), path)."
         )
-    check_rows_alone(network, "save")
     if isinstance(network, SeriesNetwork):
         return
     if not isinstance(network, TableNetwork):
+        check_rows_alone(network, "save")
         raise UnsupportedModelError(PIPELINE)
     if network.verification is not None:
         raise UnsupportedModelError(
