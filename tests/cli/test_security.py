@@ -99,7 +99,7 @@ def test_a_progress_bar_shows_control_characters_escaped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     titles = []
-    from whycluster.cli import clustering
+    from whycluster.cli import tables
     from whycluster.data.progress import Progress
 
     class Recorded(Progress):
@@ -107,7 +107,7 @@ def test_a_progress_bar_shows_control_characters_escaped(
             titles.append(title)
             super().__init__(title, n_steps, unit)
 
-    monkeypatch.setattr(clustering, "Progress", Recorded)
+    monkeypatch.setattr(tables, "Progress", Recorded)
     pl.DataFrame(clusters()).write_parquet(tmp_path / "x\x1b.parquet")
     assert invoke(capsys, "explain", tmp_path / "x\x1b.parquet", "--k", 2)[0] == 0
     assert titles[0] == r"reading x\x1b.parquet"
