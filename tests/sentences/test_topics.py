@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from typing import Any
 
@@ -16,6 +17,7 @@ from sklearn.neighbors import KNeighborsClassifier
 import whycluster as wc
 from examples.minilm import load_minilm
 from tests.optional import optional
+from whycluster.explanations.checks.clusters import check_fidelity
 from whycluster.text import Sentences
 from whycluster.text import labels as labels_module
 from whycluster.text.labels import best_surrogate
@@ -81,7 +83,19 @@ def test_labels_with_an_encoder(sentences: Sentences) -> None:
     assert exp.cluster.tolist() == labels.tolist()
     assert exp.fidelity is not None
     assert exp.fidelity.cross_validated > 0.9
+    assert exp.surrogate_sentences()[0].endswith(
+        ": a word that separates the labels may have a small or negative share."
+    )
     check_words(exp)
+
+
+def test_labels_that_embeddings_do_not_predict_are_told_in_documents_and_words(sentences: Sentences) -> None:
+    with pytest.warns(wc.FidelityWarning):
+        exp: Any = wc.explain(np.tile(["a", "b"], 18), DOCUMENTS, encoder=sentences)
+    (finding,) = check_fidelity(exp).findings
+    assert " of them for documents that it was not fitted to (" in finding.text
+    assert finding.text.endswith(" Read the explanations of these clusters with care.")
+    assert not re.search("row|column|feature", " ".join([finding.text, *exp.surrogate_sentences()]))
 
 
 def test_labels_are_explained_by_what_predicts_them_better() -> None:

@@ -164,11 +164,12 @@ class BaseExplanation(RowAccess, ArrowTable, Renamable):
         """Return the caveats about the surrogate that apply to all shares, or [] if there is no surrogate."""
         if self.fidelity is None:
             return []
-        lines, noun = self.fidelity.sentences(self.noun.lower()), self.noun.lower()
+        noun = self.noun.lower()
+        lines = self.fidelity.sentences(noun, self.unit)
         evidence = float(np.abs(self.evidence.astype(np.float64)).sum())
         left = float(np.abs(self.residual).sum()) / evidence if evidence else 0.0
         if left >= _LEAST_RESIDUAL and self.threshold is None:
-            lines.append(f"Relative to its evidence, {left:.0%} belongs to no feature.")
+            lines.append(f"Relative to its evidence, {left:.0%} belongs to no {self.unit}.")
         n = int((~self.is_member).sum())
         if n and self.is_labeled:
             labels = self.labels[np.setdiff1d(self.cluster_codes, self.cluster_codes[self.is_member])]

@@ -68,10 +68,10 @@ class Fidelity(ClusterShares):
             stacklevel=level_of_the_caller(),
         )
 
-    def sentences(self, noun: str) -> list[str]:
-        """Return the caveats that apply to all shares; ``noun`` is the word for a row."""
+    def sentences(self, noun: str, unit: str) -> list[str]:
+        """Return the caveats that apply to all shares; the words for a row and for a feature are given."""
         return [
-            "The labels are explained through a surrogate, and the shares are the surrogate's: a feature "
+            f"The labels are explained through a surrogate, and the shares are the surrogate's: a {unit} "
             "that separates the labels may have a small or negative share.",
             f"It predicts the labels of {self.cross_validated:.1%} of the {noun}s that it was not fitted to, "
             f"and of {self.in_sample:.1%} of those that it was.",

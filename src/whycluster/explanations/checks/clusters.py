@@ -36,32 +36,34 @@ def check_fidelity(exp: BaseExplanation) -> Check:
     if exp.fidelity is None:
         return Check("fidelity", "the model itself is explained, without a surrogate")
     agreement = f"the surrogate predicts {exp.fidelity.cross_validated:.1%} of the labels"
-    return check_of("fidelity", _unfaithful(exp.fidelity), agreement)
+    return check_of("fidelity", _unfaithful(exp, exp.fidelity), agreement)
 
 
-def _unfaithful(fidelity: Fidelity) -> Iterator[Finding]:
+def _unfaithful(exp: BaseExplanation, fidelity: Fidelity) -> Iterator[Finding]:
     agreement = fidelity.cross_validated_per_cluster
     bad = [c for c in np.argsort(agreement, kind="stable") if fidelity.size[c] and agreement[c] < LOW]
+    rows, noun = nouns(exp), nouns(exp, 1)
     matched = [
-        f"{cluster_text(fidelity.labels[c])} ({agreement[c]:.1%} of {display.count(fidelity.size[c], 'row')})"
+        f"{cluster_text(fidelity.labels[c])} ({agreement[c]:.1%} of {display.count(fidelity.size[c], noun)})"
         for c in bad
     ]
     labels = tuple(fidelity.labels[bad].tolist())
+    advice = ", and check that the columns are those that the labels were made from" * (exp.unit == "feature")
     if fidelity.cross_validated < LOW:
         yield Finding(
             "fidelity",
             f"The labels are explained through a surrogate, which predicts only "
-            f"{fidelity.cross_validated:.1%} of them for rows that it was not fitted to "
-            f"({fidelity.in_sample:.1%} for rows that it was). What holds for the surrogate may not hold for "
-            f"the labels. Poorly matched: {join_first(matched)}. Read the explanations of these clusters "
-            f"with care, and check that the columns are those that the labels were made from.",
+            f"{fidelity.cross_validated:.1%} of them for {rows} that it was not fitted to "
+            f"({fidelity.in_sample:.1%} for {rows} that it was). What holds for the surrogate may not hold "
+            f"for the labels. Poorly matched: {join_first(matched)}. Read the explanations of these clusters "
+            f"with care{advice}.",
             labels,
         )
     elif bad:
         yield Finding(
             "fidelity",
             f"The labels are explained through a surrogate. It predicts {fidelity.cross_validated:.1%} of "
-            f"all labels for rows that it was not fitted to, but fewer here: {join_first(matched)}. Read "
+            f"all labels for {rows} that it was not fitted to, but fewer here: {join_first(matched)}. Read "
             f"the explanations of these clusters with care.",
             labels,
         )
