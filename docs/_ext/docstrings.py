@@ -32,7 +32,7 @@ INTERNAL = {  # members without an underscore that other layers of the package c
     ),
     "ClusterShares": ("relabeled",),
     "Composite": ("check_layers", "rule_for"),
-    "Condition": ("check", "holds", "to_sql"),
+    "Condition": ("check", "holds", "predicate", "to_sql"),
     "DeepExplanation": ("lines", "of_features", "total_lines", "unattributed"),
     "Explanation": ("lines", "strongest_features"),
     "Fidelity": ("of", "sentences", "warn_if_low"),
@@ -53,7 +53,7 @@ INTERNAL = {  # members without an underscore that other layers of the package c
     "RowChange": ("is_refit", "lacking", "lists_residual", "question", "shown_values", "strongest_columns"),
     "Segmentation": ("open", "select", "steps", "with_labels"),
     "Sentences": ("encoder",),
-    "Statement": ("compare", "is_number", "shown_values"),
+    "Statement": ("compare", "headline", "is_number", "shown_values"),
     "Summary": (
         "bars_of",
         "format_means",
@@ -64,12 +64,14 @@ INTERNAL = {  # members without an underscore that other layers of the package c
         "statement",
         "statements",
         "statements_of",
+        "statements_of_each",
     ),
     "Surrogate": ("energy", "fit_rows", "network"),
     "TableNetwork": ("open", "scaled_centroids", "takes_any_kind", "text_columns"),
     "TextExplanation": ("article", "lines", "strongest_features", "unattributed"),
     "TextSummary": ("bars_of", "grid", "share_of_plain", "strongest", "telling", "telling_words"),
     "WordVectors": ("lexicon", "whycluster_form"),
+    "_Match": ("figures",),
 }
 
 
