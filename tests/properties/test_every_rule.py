@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 import whycluster as wc
+from tests.contracts.test_models import MODELS
 from tests.core.loops import LOADED, limited
-from tests.properties.test_path import NETWORKS, WINE, network
+from tests.properties.test_path import CLASSES, NETWORKS, WINE, network
 from whycluster.core import attribution
 from whycluster.core.compiled.loops import CompiledPasses
 from whycluster.core.passes import NumpyPasses
@@ -129,6 +130,7 @@ TABLES: dict[str, Callable[[wc.Network, Array], Array]] = {
 }
 BETAS: list[Any] = ["auto", 1e-300, 1e-6, 1e6, 1e300, np.inf]
 LARGEST: dict[Any, float] = {np.float64: 1e300, np.float32: 3e38}
+FAR = 1e4  # times the standard deviation of the other rows
 MAY_FAIL = ("large", "beyond")  # values whose squares, or the squares of whose squares, overflow
 
 
@@ -183,6 +185,20 @@ def test_extremes_are_explained_or_named(
             exp = explained(net, X, table, **options)
             if exp is not None:
                 assert_sound(exp, X, net)
+
+
+@pytest.mark.parametrize("name", [name for name in KINDS if name in MODELS and "spherical" not in name])
+def test_one_cluster_far_away(name: str) -> None:
+    X = np.vstack([WINE, WINE[:20] + FAR])
+    net = wc.neuralize(MODELS[name](X, np.append(CLASSES, np.full(20, CLASSES.max() + 1))))
+    near = net.assign(X[: len(WINE)])
+    assert not np.isin(net.assign(X[len(WINE) :]), near).any()
+    for dtype in (np.float64, np.float32):
+        for options in options_of(net):
+            exp = net.explain(X.astype(dtype), **options)
+            assert_sound(exp, X, net)
+            if "target" not in options:
+                assert exp.cluster[: len(WINE)].tolist() == near.tolist()
 
 
 @pytest.mark.parametrize("table", TABLES)
