@@ -363,6 +363,30 @@ def test_a_saved_segmentation_of_embeddings_explains_documents(
     assert_allclose(found.word_table.relevance, expected.word_table.relevance, atol=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("name", "pooling", "options"),
+    [
+        ("T5Encoder", "mean", {"d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_heads": 4}),
+        ("ModernBert", "cls", {"bos_token_id": None, "eos_token_id": None}),
+        ("Qwen3", "last", {"num_key_value_heads": 2, "head_dim": 8}),
+    ],
+)
+def test_encoders_without_biases_lose_nothing(minilm: Any, name: str, pooling: Any, options: Any) -> None:
+    """The pieces and the baseline of the clusters have all of the evidence."""
+    make, vocabulary = optional(f"transformers:{name}Model").load(), minilm.tokenizer.vocab_size
+    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
+    torch.manual_seed(0)
+    model = make(make.config_class(**{**sizes, **options}, vocab_size=vocabulary, pad_token_id=0)).eval()
+    for weights in model.parameters():
+        if weights.ndim == 2:
+            torch.nn.init.normal_(weights, std=0.2)
+    sentences = Sentences((model, minilm.tokenizer), pooling=pooling)
+    centers = sentences.transform(DOCUMENTS)[[0, 3]]
+    exp: Any = wc.explain(centers, DOCUMENTS, encoder=sentences)
+    assert (exp.word_table.sums() != 0).all()
+    assert_allclose(exp.residual_shares.get("biases and positions", 0), 0, atol=1e-4 * exp.evidence.max())
+
+
 def test_texts_that_are_not_unicode_are_refused(pipeline: Any) -> None:
     for call, where in (
         (pipeline[0].transform, "Sentences.transform"),

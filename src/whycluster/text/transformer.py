@@ -284,16 +284,20 @@ def _n_positions(module: torch.nn.Module) -> int:
 
 def _table_of(module: torch.nn.Module) -> str:
     """Return the name of the layer that looks up the vectors of pieces."""
-    parts: list[Any] = [part for part in module.modules() if hasattr(part, "get_input_embeddings")]
-    for part in parts:
-        try:
-            table = part.get_input_embeddings()
-        except NotImplementedError:  # character models have no table that transformers can find
-            continue
-        for name, each in module.named_modules():
-            if each is table:
-                return str(name)
-    raise UnsupportedModelError(
-        f"Sentences: the model must look up a vector for each piece of a text (get_input_embeddings); "
-        f"{type(module).__name__} has no such layer."
-    )
+    tables = [table for part in module.modules() if (table := _input_embeddings(part)) is not None]
+    if not tables:
+        raise UnsupportedModelError(
+            f"Sentences: the model must look up a vector for each piece of a text (get_input_embeddings); "
+            f"{type(module).__name__} has no such layer."
+        )
+    # T5 names a layer that it does not run. The one that runs is in an inner part and has the same weights.
+    table = [each for each in tables if each.weight is tables[0].weight][-1]
+    return str(next(name for name, each in module.named_modules() if each is table))
+
+
+def _input_embeddings(part: Any) -> Any:
+    """Return the layer that a part of a model names as its table of pieces, or None."""
+    try:
+        return part.get_input_embeddings() if hasattr(part, "get_input_embeddings") else None
+    except NotImplementedError:  # character models have no table that transformers can find
+        return None
