@@ -437,13 +437,13 @@ def test_an_explanation_of_numbers_and_categories(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["model", "labels", "pipeline", "sequence"])
 def test_an_explanation_saved_without_rows_has_its_arrays(kind: str, tmp_path: Path) -> None:
     labels = np.digitize(FRAME["proline"], [500, 900])
-    models = {
-        "model": KMeans(3, n_init=1, random_state=0).fit(FRAME),
-        "labels": labels,
-        "pipeline": STEPS,
-        "sequence": hmm.GaussianHMM(3, covariance_type="diag", random_state=0).fit(FRAME.to_numpy()),
+    models: dict[str, Callable[[], Any]] = {
+        "model": lambda: KMeans(3, n_init=1, random_state=0).fit(FRAME),
+        "labels": lambda: labels,
+        "pipeline": lambda: STEPS,
+        "sequence": lambda: hmm.GaussianHMM(3, covariance_type="diag", random_state=0).fit(FRAME.to_numpy()),
     }
-    exp = wc.explain(models[kind], FRAME)
+    exp = wc.explain(models[kind](), FRAME)
     wc.save(exp, tmp_path / "saved", data=False)
     loaded = wc.load(tmp_path / "saved")
     for name in ("relevance", "evidence", "cluster", "competitor", "assigned", "residual"):
