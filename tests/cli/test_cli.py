@@ -352,11 +352,12 @@ def test_dates_change_as_they_do_in_python(tmp_path: Path, capsys: pytest.Captur
     common = ("row", tmp_path / "dates.csv", "--id", 5, "--k", 3, "--quiet")
     exp = wc.explain(wc.tabular.pipeline(frame, 3), frame)
     to = next(label for label in exp.labels.tolist() if label != exp.assigned[5])
-    for more, options in (
+    questions: list[tuple[tuple[str, ...], dict[str, Any]]] = [
         ((), {}),
         (("--within", "since"), {"within": ["since"]}),
         (("--hold", "since"), {"hold": ["since"]}),
-    ):
+    ]
+    for more, options in questions:
         _, out, _ = invoke(capsys, *common, "--to", to, *more)
         moved = exp.counterfactual(5, to, **options)
         assert out.strip().endswith(moved.describe(10))

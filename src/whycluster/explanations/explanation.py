@@ -243,6 +243,7 @@ class Explanation(BaseExplanation):
         *,
         within: Iterable[Hashable] | None = None,
         hold: Iterable[Hashable] | None = None,
+        categories: bool = False,
     ) -> Counterfactual:
         """Return the smallest changes, of all features or of only one, that move a row to another cluster.
 
@@ -262,6 +263,8 @@ class Explanation(BaseExplanation):
         to : the cluster to move to; by default, the cluster that requires the smallest change
         within : the names of the features that may change; by default, all features
         hold : the names of features that must not change
+        categories : whether categories may change together with other features. Every other category in the
+            explained rows is tried, so this takes longer.
         """
         if not is_real(row) or not isinstance(row, (int, np.integer)):
             raise InvalidInputError(f"counterfactual: row must be a single integer position; got {row!r}.")
@@ -281,6 +284,7 @@ class Explanation(BaseExplanation):
             to=code,
             within=within,
             hold=hold,
+            categories=categories,
             seen=self.seen_values,
             name=one.row_name(),
             fidelity=self.fidelity,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import itertools
 import math
 from dataclasses import replace
 from decimal import Decimal
@@ -440,6 +441,61 @@ def test_every_category_is_tried() -> None:
                 assert (value in enough) if enough else value is None
 
 
+def shops() -> tuple[Any, Pipeline]:
+    """Two categories, a boolean and two numbers, on which groups depend in different ways."""
+    rng = np.random.default_rng(3)
+    group = rng.integers(0, 3, 120)
+    frame = pd.DataFrame(
+        {
+            "kind": np.where(rng.random(120) < 0.8, np.array(["book", "food", "shoe"])[group], "food"),
+            "town": np.where(group == 0, "Oslo", rng.choice(["Bern", "Rome"], 120)),
+            "open": (group == 1) ^ (rng.random(120) < 0.2),
+            "area": rng.normal(100 + 40 * group, 15),
+            "staff": rng.normal(5 + group, 1),
+        }
+    )
+    return frame, wc.tabular.pipeline(frame, 3)
+
+
+@pytest.mark.slow
+def test_categories_change_together_with_numbers() -> None:
+    """The change is the smallest of those for every combination of categories."""
+    frame, pipe = shops()
+    names = ["kind", "town", "open"]
+    n_switches, exp = [], wc.explain(pipe, frame)
+    for row in (0, 60):
+        for to in others(exp, row):
+            found, numbers = exp.counterfactual(row, to, categories=True), exp.counterfactual(row, to)
+            least = math.inf
+            for values in itertools.product(*(frame[name].unique() for name in names)):
+                changed = frame.copy()
+                for name, value in zip(names, values, strict=True):
+                    changed.loc[row, name] = value
+                far = 0.0
+                if pipe.predict(changed.iloc[[row]])[0] != to:
+                    far = wc.explain(pipe, changed).counterfactual(row, to).distance
+                steps = pipe[:-1].transform(pd.concat([frame.iloc[[row]], changed.iloc[[row]]]))
+                least = min(least, math.hypot(far, np.linalg.norm(steps[1] - steps[0])))
+            assert found.distance == pytest.approx(least, rel=1e-3)
+            assert found.distance <= numbers.distance
+            assert found.optimum == "global"
+            assert found.lower_bound <= found.distance * (1 + 1e-9)
+            assert not found.held
+            assert set(numbers.held) == set(names)
+            after = pd.DataFrame([found.after.tolist()], columns=frame.columns)
+            assert pipe.predict(after)[0] == to
+            assert np.sqrt(np.square(found.size).sum()) == pytest.approx(found.distance)
+            switched = [n for n in names if after[n][0] != frame[n][row]]
+            n_switches.append(len(switched))
+            for name in switched:
+                assert f"{name} {after[name][0]} instead of {frame[name][row]}" in str(found) or (
+                    found.best_single == name
+                )
+            held = exp.counterfactual(row, to, categories=True, hold=["kind"])
+            assert held.after[0] == frame["kind"][row]
+    assert {0, 1, 2} <= set(n_switches)
+
+
 def test_whole_days_are_moved_by_whole_days() -> None:
     days = [dt.date(2020, 1, 1) + dt.timedelta(days=i) for i in (*range(5), *range(100, 105))]
     frame = pl.DataFrame({"when": days, "x": np.arange(10) % 5})
@@ -721,6 +777,11 @@ def test_nothing_is_enough() -> None:
         (
             {"within": ["x0", "age"]},
             "counterfactual: within must be names of features, one or more of 'x0', 'x1'; got 'age'.",
+        ),
+        (
+            {"categories": ["x0"]},
+            "counterfactual: categories must be True or False; got ['x0']. Use within to choose the features "
+            "that may change.",
         ),
     ],
 )

@@ -7,5 +7,6 @@ Modules, in reading order:
 - `smallest_change`: the search for the change; `half_spaces`: boundaries that are hyperplanes;
   `quadratic_step`: quadrics; `local_search`: other boundaries; `whole_steps`: columns that take only whole
   numbers
+- `switched_row`: categories that change together with other features
 - `short_values`: rounded values that are still enough when printed
 """

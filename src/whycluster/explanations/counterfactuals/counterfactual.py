@@ -38,7 +38,7 @@ from whycluster.explanations.counterfactuals.cell_values import (
 from whycluster.explanations.counterfactuals.changeable_row import ChangeableRow, SeenValues, changeable_row
 from whycluster.explanations.counterfactuals.half_spaces import HalfSpaceModel, least_steps_along
 from whycluster.explanations.counterfactuals.local_search import local_single_steps
-from whycluster.explanations.counterfactuals.quadratic_step import nearest_cluster, single_steps
+from whycluster.explanations.counterfactuals.quadratic_step import nearest_cluster, single_steps, weakest
 from whycluster.explanations.counterfactuals.short_values import (
     as_cell,
     before_and_change,
@@ -53,12 +53,11 @@ from whycluster.explanations.counterfactuals.smallest_change import (
     MARGINS,
     Change,
     beyond,
-    lower_bound,
     needed_evidence,
     short_change,
     short_single,
-    smallest_change,
 )
+from whycluster.explanations.counterfactuals.switched_row import Switch, best_switch
 from whycluster.explanations.fidelity import Fidelity
 
 WHERE = "counterfactual"
@@ -85,7 +84,7 @@ class Counterfactual:
     before, after : (d,) the values of the row, and the values that move it to the other cluster. All values
         in `after` are None if no change is enough.
     change : (d,) `after` minus `before`, in days for dates. It is 0 for features that are held fixed, and NaN
-        if no change is enough.
+        for categories that change and if no change is enough.
     size : (d,) the size of the change of each feature
     distance : the total size, which is the root of the sum of the squared sizes, or infinity if no change is
         enough
@@ -130,6 +129,7 @@ class Counterfactual:
     _subject: ChangeableRow = field(kw_only=True, repr=False)
     _to: int = field(kw_only=True, repr=False)  # the code of ``to``
     _ranges: Floats = field(kw_only=True, repr=False)
+    _switch: Switch = field(kw_only=True, repr=False)
 
     @property
     def found(self) -> bool:
@@ -172,7 +172,8 @@ class Counterfactual:
         name, to = display.clean(str(self._name)), cluster_name(self.to)
         place = "in " * (not is_noise(self.cluster)) + cluster_name(self.cluster)
         listed, alone = self._describe_single(to, n_features)
-        together = self._describe_all(to, n_features, listed)
+        describe = self._describe_switched if self._switch.cells else self._describe_all
+        together = describe(to, n_features, listed)
         if self.fidelity is not None:
             known = f"{self.fidelity.cross_validated:.1%}"
             place += f" according to the surrogate, which predicts {known} of the labels"
@@ -205,13 +206,39 @@ class Counterfactual:
         if short is None:
             return f"{nothing} with values short enough to print was found that moves it to {to}."
         if len(short.columns) > 1:
-            return f"{_TOGETHER}. {self._claim(short, to, features)}\n{self._change_table(short)}"
+            return (
+                f"{_TOGETHER}. {self._claim(short, to, features)}\n{self._change_table(short, self._subject)}"
+            )
         if short.columns[0] not in listed:
-            return f"{self._claim(short, to, features)}\n{self._change_table(short)}"
+            return f"{self._claim(short, to, features)}\n{self._change_table(short, self._subject)}"
         known = [self._bound(to, features)] if self.lower_bound else []
         if len(self._subject.free) > 1:
             known.insert(0, f"{_TOGETHER}: no smaller change {self._not_found(short, most)}")
         return " ".join(known)
+
+    def _describe_switched(self, to: str, n_features: int, listed: Sequence[int]) -> str:
+        """Describe a change of categories and, unless these are enough, of other features."""
+        switch = self._switch
+        cells = [(c, text_of(exactly(v)), text_of(exactly(self.before[c]))) for c, v in switch.cells.items()]
+        what = ", ".join(
+            f"{display.clean(str(self.feature_names[c]))} {v} instead of {b}" for c, v, b in cells
+        )
+        features = "of the features that are not held fixed" if self.held else ""
+        known = f"{self._bound(to, features)} " if self.lower_bound else ""
+        assert switch.change is not None
+        if not switch.change.columns:
+            if len(cells) == 1 and cells[0][0] in listed:
+                return f"{_TOGETHER}: no smaller change was found. {known}".rstrip()
+            return f"{_TOGETHER}. {known}This one, of size {switch.size:.3g}, does: {what}."
+        order = self._largest_first()
+        order = order[np.isin(order, switch.row.free)]
+        short = short_change(switch.row, self._to, order, max(1, n_features - len(cells)))
+        if short is None:
+            return f"No change with values short enough to print was found that moves it to {to}."
+        size = f"{math.hypot(switch.size, short.distance):.3g}"
+        moves = "does" if known else f"moves it to {to}; a smaller change may exist"
+        table = self._change_table(short, switch.row)
+        return f"{_TOGETHER}. {known}This one, of size {size}, {moves}: {what}, and\n{table}"
 
     def _not_found(self, short: Change, most: int) -> str:
         """Say that no smaller change was found; if more features allow a smaller one, say where it is."""
@@ -255,8 +282,7 @@ class Counterfactual:
         what = f"no change {features}".rstrip()
         return f"Below size {text_of(rounded_down(self.lower_bound))}, {what} moves it to {to}."
 
-    def _change_table(self, short: Change) -> str:
-        subject = self._subject
+    def _change_table(self, short: Change, subject: ChangeableRow) -> str:
         cells = [as_cell(value) for value in short.values]
         columns = np.array(short.columns, dtype=np.intp)
         x = subject.inputs_with(columns, cells)
@@ -324,6 +350,7 @@ def find(
     to: int | None,
     within: Iterable[Hashable] | None,
     hold: Iterable[Hashable] | None,
+    categories: bool,
     seen: SeenValues,
     name: Hashable,
     fidelity: Fidelity | None,
@@ -339,20 +366,35 @@ def find(
         the nearest cluster
     within : the names of the features that may change; by default, all features
     hold : the names of features that must not change
+    categories : whether categories may change together with other features
     seen : the ranges of the columns, and which of them hold only whole numbers
     name : the name of the row
     fidelity : how well the surrogate matches the labels, if there is one
     """
+    if not isinstance(categories, (bool, np.bool_)):
+        raise InvalidInputError(
+            f"{WHERE}: categories must be True or False; got {categories!r}. Use within to choose the "
+            "features that may change."
+        )
     allowed = _allowed(within, hold, table.feature_names)
     subject = changeable_row(model, table, x, row, allowed, seen)
     to = _nearest(subject, cluster) if to is None else to
     _check_reachable(subject, to, labels)
     single, single_distance = _one_by_one(subject, to, seen.ranges)
-    joint = _or_one(subject, smallest_change(subject, to, subject.free), single, single_distance)
-    after = np.full(len(subject.cells), None) if joint is None else subject.cells.copy()
+    options = [
+        (column, value)
+        for column, why in subject.held.items()
+        if categories and why == CATEGORY
+        for value in _values_to_try(subject, table, column)
+    ]
+    switch, optimum = best_switch(subject, to, options)
+    joint = switch.change if switch.cells else _or_one(subject, switch.change, single, single_distance)
+    after = np.full(len(subject.cells), None) if joint is None else switch.row.cells.copy()
     for column, value in () if joint is None else zip(joint.columns, joint.values, strict=True):
         after[column] = value
-    change = np.array([apart(a, b) for a, b in zip(after, subject.cells, strict=True)])
+    change = np.array([apart(a, b) for a, b in zip(after, switch.row.cells, strict=True)])
+    size = _sizes(subject, change, joint)
+    _add_switch(switch, subject, change, size)
     for column, (value, far) in _tried(subject, table, to).items():
         single[column], single_distance[column] = value, far
     return Counterfactual(
@@ -362,15 +404,19 @@ def find(
         before=subject.cells,
         after=after,
         change=change,
-        size=_sizes(subject, change, joint),
-        distance=math.inf if joint is None else joint.distance,
-        optimum="" if joint is None else joint.optimum,
-        lower_bound=lower_bound(subject, to, subject.free),
+        size=size,
+        distance=math.inf if joint is None else math.hypot(switch.size, joint.distance),
+        optimum="" if joint is None else weakest(joint.optimum, optimum) if options else joint.optimum,
+        lower_bound=switch.bound,
         single=single,
         single_distance=single_distance,
         outside=outside(after, seen.ranges),
         single_outside=outside(single, seen.ranges),
-        held={table.feature_names[column]: why for column, why in sorted(subject.held.items())},
+        held={
+            table.feature_names[column]: why
+            for column, why in sorted(subject.held.items())
+            if not (categories and why == CATEGORY)
+        },
         feature_names=table.feature_names,
         fidelity=fidelity,
         _name=name,
@@ -378,7 +424,16 @@ def find(
         _subject=subject,
         _to=to,
         _ranges=seen.ranges,
+        _switch=switch,
     )
+
+
+def _add_switch(switch: Switch, row: ChangeableRow, change: Floats, size: Floats) -> None:
+    """Write the changes of the categories that are switched, which have no difference, and their sizes."""
+    moves = np.square((switch.row.x - row.x) * row.model.step_scale)
+    for column in switch.cells:
+        change[column] = math.nan
+        size[column] = math.sqrt(moves[row.model.source == column].sum())
 
 
 def _check_reachable(subject: ChangeableRow, to: int, labels: NDArray[Any]) -> None:
