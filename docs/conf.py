@@ -57,6 +57,7 @@ napoleon_google_docstring = False
 napoleon_use_rtype = False
 napoleon_attr_annotations = False
 python_use_unqualified_type_names = True
+toc_object_entries_show_parents = "hide"  # full names are wider than the sidebar
 viewcode_line_numbers = True
 
 # Look

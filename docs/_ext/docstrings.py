@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from docutils import nodes
 from sphinx.application import Sphinx
 
 import whycluster
@@ -79,6 +80,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     """Rewrite docstrings before napoleon reads them, and choose the members of classes."""
     app.connect("autodoc-process-docstring", _process, priority=100)
     app.connect("autodoc-skip-member", _skip)
+    app.connect("doctree-read", _dashes)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
 
 
@@ -96,6 +98,14 @@ def _skip(app: Sphinx, what: str, name: str, member: Any, skip: bool, options: A
     owner = getattr(found, "__qualname__", "").rpartition(".")[0]
     is_internal = name.rpartition(".")[2] in INTERNAL.get(owner, ())
     return True if skip or is_field or is_internal or not home.startswith("whycluster") else None
+
+
+def _dashes(app: Sphinx, doctree: nodes.document) -> None:
+    """Write the two dashes that Sphinx puts after the name of a parameter as one."""
+    del app
+    for text in list(doctree.findall(nodes.Text)):
+        if text == " -- ":
+            text.parent.replace(text, nodes.Text(" \N{EN DASH} "))
 
 
 def entries_on_lines_of_their_own(lines: list[str]) -> list[str]:
