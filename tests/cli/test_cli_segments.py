@@ -172,6 +172,24 @@ def test_notes_on_the_files_of_a_folder(
     assert capsys.readouterr().err == error
 
 
+def test_files_of_other_types_in_a_folder(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    frame, model = customers(1), ("--model", folder / "segments.why")
+    frame[:60].to_csv(tmp_path / "a.csv", index=False)
+    last = pl.from_pandas(frame[60:]).with_columns(pl.col("city").cast(pl.Categorical))
+    last.write_parquet(tmp_path / "b.parquet")
+    row = ("row", tmp_path, *model, "--id", 77, "--json")
+    facts = json.loads(run(capsys, *row))
+    alone = wc.load(folder / "segments.why").explain(frame[77:78])
+    assert (facts["cluster"], facts["evidence"]) == (alone.cluster[0], alone.evidence[0])
+    last.with_columns(age=pl.col("since")).write_parquet(tmp_path / "b.parquet")
+    assert run(capsys, *row, code=2) == (
+        f"whycluster: {tmp_path}: column 'age' must have the same type in all files; it has Float64 in a.csv "
+        f"and {last['since'].dtype} in b.parquet. Convert it first.\n"
+    )
+
+
 def test_a_month_in_which_clusters_vanished(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

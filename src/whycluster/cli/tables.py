@@ -32,10 +32,7 @@ def read_table(file: TableFile, least_rows: int = 2) -> tuple[pl.DataFrame, list
         frames = [read(_file_of(part, file), 0) for part in parts]
         if not set.intersection(*(set(frame.columns) for frame in frames)):
             file.fail("its files must have columns in common; they have none.")
-        try:
-            frame, left_out = _concatenated(parts, frames)
-        except pl.exceptions.PolarsError as error:
-            file.fail(f"columns must have the same types in all files ({str(error).splitlines()[0]}).")
+        frame, left_out = _concatenated(file, parts, frames)
     if frame.height < least_rows:
         n_rows = display.count(frame.height, "row")
         file.fail(f"must contain at least {display.count(least_rows, 'row')}; its files contain {n_rows}.")
@@ -47,33 +44,45 @@ def _file_of(part: FilePart, file: TableFile) -> TableFile:
     return replace(file, path=part.path)
 
 
-def _concatenated(parts: Sequence[FilePart], frames: list[pl.DataFrame]) -> tuple[pl.DataFrame, list[str]]:
+def _concatenated(
+    file: TableFile, parts: Sequence[FilePart], frames: list[pl.DataFrame]
+) -> tuple[pl.DataFrame, list[str]]:
     """Return all rows, with the columns that all files have, and a note on the other columns.
 
     If the types of a column differ, as in files with 007 and 107, all its values become text.
     """
     shared = [name for name in frames[0].columns if all(name in frame.columns for frame in frames)]
     others = dict.fromkeys(name for frame in frames for name in frame.columns if name not in shared)
-    some = [
-        _without_types_of_nothing(frame[shared]) for frame in frames if frame.height or frame is frames[0]
-    ]
-    types = {name: {frame[name].dtype for frame in some} - {pl.Null} for name in shared}
-    as_text = {name for name, kinds in types.items() if pl.String in kinds and len(kinds) > 1}
-    some = [frame.with_columns(frame[name].cast(pl.String) for name in as_text) for frame in some]
+    columns = [_column(file, name, parts, [frame[[name]] for frame in frames]) for name in shared]
     listed = [f"{display.clean(name)} (not in {_lacking(name, parts, frames)})" for name in others]
     more = f"; and {len(listed) - _MOST_LISTED} more" * (len(listed) > _MOST_LISTED)
     notes = [f"left out: {'; '.join(listed[:_MOST_LISTED])}{more}"] * bool(listed)
-    frame = pl.concat(some, how="vertical_relaxed")
-    return with_dates(frame.cast({pl.Null: pl.String})), notes
+    return with_dates(pl.concat(columns, how="horizontal")), notes
+
+
+def _column(
+    file: TableFile, name: str, parts: Sequence[FilePart], frames: list[pl.DataFrame]
+) -> pl.DataFrame:
+    """Return the values of all files in one column; columns without values, text in CSV, have any type."""
+    types = {
+        frame.dtypes[0]: part.name
+        for frame, part in zip(frames, parts, strict=True)
+        if frame[name].null_count() < frame.height
+    }
+    some = [
+        frame if frame.dtypes[0] in types else frame.with_columns(pl.lit(None).alias(name))
+        for frame in frames
+    ]
+    try:
+        if not types or (pl.String in types and len(types) > 1):
+            return pl.concat([frame.cast(pl.String) for frame in some])
+        return pl.concat(some, how="vertical_relaxed")
+    except pl.exceptions.PolarsError:
+        listed = " and ".join(f"{dtype} in {display.printable(part)}" for dtype, part in types.items())
+        file.fail(f"column {name!r} must have the same type in all files; it has {listed}. Convert it first.")
 
 
 def _lacking(column: str, parts: Sequence[FilePart], frames: list[pl.DataFrame]) -> str:
     """Return the name of the first file that lacks a column."""
     found = (part.name for part, frame in zip(parts, frames, strict=True) if column not in frame.columns)
     return display.printable(next(found))
-
-
-def _without_types_of_nothing(frame: pl.DataFrame) -> pl.DataFrame:
-    """Return the table with untyped nulls in columns without values, which CSV readers type as text."""
-    empty = [name for name in frame.columns if frame[name].null_count() == frame.height]
-    return frame.with_columns(pl.lit(None).alias(name) for name in empty)
