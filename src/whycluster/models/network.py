@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from whycluster.core import outputs
 from whycluster.core.arrays import Floats
-from whycluster.core.attribution import Attribution, CodedQuery, Population, attribute, measured
+from whycluster.core.attribution import Attribution, CodedQuery, Population, attribute
 from whycluster.core.energies import Energy, SquaredEnergy
 from whycluster.core.errors import InvalidInputError, MissingDependencyError, UnsupportedModelError
 from whycluster.core.rules import CONTRAST, DEFAULT_RULE, RULES, SOFT
@@ -481,7 +481,7 @@ class Network(Renamable, ABC):
         ['cluster', 'competitor', 'evidence', 'relevance']
         """
         try:
-            from whycluster.models.onnx_network import Facts, build, check_options
+            from whycluster.models.onnx_network import Facts, build, check_options, complete
         except ImportError as error:
             raise MissingDependencyError('to_onnx needs onnx: pip install "whycluster[onnx]"') from error
         query = Query(rule=rule, beta=beta).coded(self.labels, self.energy, "to_onnx", self.default_rule)
@@ -491,13 +491,7 @@ class Network(Renamable, ABC):
         if background is not None and not isinstance(background, Population):
             background = self.open(background, "to_onnx", name="background")
             names = background.feature_names
-        to_measure = query.to_measure(self.energy)
-        if to_measure and background is None:
-            raise InvalidInputError(
-                f"to_onnx: background must be the rows on which to measure {' and '.join(to_measure)}, "
-                'usually those that the model was fitted on; got None. Only rule="contrast" needs none.'
-            )
-        query = measured(query, self.energy, background) if to_measure else query
+        query = complete(query, self.energy, background)
         facts = Facts(self.labels, names, query.rule, query.beta)
         return build(energy, scaling, query.sharing, dtype, facts)
 

@@ -16,7 +16,10 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
 from whycluster.core.arrays import Codes
-from whycluster.core.energies import SquaredEnergy
+from whycluster.core.attribution import CodedQuery, Population, measured
+from whycluster.core.energies import Energy, SquaredEnergy
+from whycluster.core.errors import InvalidInputError
+from whycluster.core.rows import Rows
 from whycluster.core.rules import CONTRAST, JOINT, MIN_TAKE_MOST, NODE_WEIGHTS, PATH, SIXTEENTHS, Sharing
 from whycluster.data.validation import check_choice
 from whycluster.explanations.exchange.json_values import to_plain
@@ -93,6 +96,19 @@ def check_options(rule: str, dtype: Any) -> None:
     """Raise an error if there is no graph for this rule or dtype."""
     check_choice(dtype, _DTYPES, "to_onnx", "dtype")
     check_choice(rule, _SUPPORTED_RULES, "to_onnx", "rule")
+
+
+def complete(query: CodedQuery, energy: Energy, background: Rows | Population | None) -> CodedQuery:
+    """Return the query with all that it takes from the background."""
+    to_measure = query.to_measure(energy)
+    if not to_measure:
+        return query
+    if background is None:
+        raise InvalidInputError(
+            f"to_onnx: background must be the rows on which to measure {' and '.join(to_measure)}, "
+            'usually those that the model was fitted on; got None. Only rule="contrast" needs none.'
+        )
+    return measured(query, energy, background)
 
 
 def build(
