@@ -139,7 +139,8 @@ def competition(
     most : return features only for this many of each cluster's strongest competitors; by default, for all
     """
     some = MemberSample.of(exp, "competition") if sample is None else sample
-    codes, group = np.unique(some.cluster, return_inverse=True)
+    cluster_codes = some.cluster
+    codes, group = np.unique(cluster_codes, return_inverse=True)
     share = exp.member_clusters.shares_of(codes)
     shape = (len(codes), len(exp.labels), N_DISTINCTIVE)
     feature, relevance = np.full(shape, -1), np.full(shape, np.nan)
@@ -153,7 +154,7 @@ def competition(
             energy = outputs.informed(energy, exp.unchanged_table("competition"))
         # One competitor at a time, so that no array of shape (rows, clusters, features) is needed.
         for others in _competitors(share, codes, most) if isinstance(exp, Explanation) else ():
-            found = attribution.attribute(energy, some.exp.table, CodedQuery(some.cluster, others[group]))
+            found = attribution.attribute(energy, some.exp.table, CodedQuery(cluster_codes, others[group]))
             pairs = np.arange(len(codes)), others
             feature[pairs], relevance[pairs] = _distinctive(_means(found.relevance, group, len(codes)))
     return Competition(

@@ -42,11 +42,12 @@ def rivals_by_relevance(
     top, sign = TopRivals.of(relevance.shape), np.sign(relevance)
     if not len(codes):
         return top.rivals()
-    group = np.searchsorted(codes, sample.cluster)
+    cluster = sample.cluster
+    group = np.searchsorted(codes, cluster)
     energy = outputs.informed(exp.energy, exp.table)
     rivals, weight = _candidates(sample, codes, group, relevance.shape[1])
     for others, weights in zip(rivals.T, weight.T, strict=True):
-        weighted = Weighted(sample.cluster, others[group], weights, group)
+        weighted = Weighted(cluster, others[group], weights, group)
         found = contributions(energy, sample.exp.table, weighted, len(codes))
         rival = place[others]
         is_comparable = (rival >= 0)[:, None] & is_known[rival]
