@@ -172,8 +172,8 @@ def choose(folder: Path) -> None:
     """Print the areas of several widths on the data sets that the width was chosen on."""
     widths = (0.01, 0.25, 0.5, 1.0)
     for family, each in areas(runs(CHOSEN_ON, folder), widths).items():
-        shown = np.mean([[*area.rule, area.surrogate, area.spread] for area in each], axis=0)
-        names = [*widths, "surrogate", "surrogate, floor like the rules"]
+        shown = np.mean([[*area.rule, area.surrogate] for area in each], axis=0)
+        names = [*widths, "surrogate"]
         print(
             family,
             len(each),

@@ -14,7 +14,6 @@ import whycluster as wc
 from benchmarks.datasets import load, load_unscaled
 from whycluster.evaluation import flipping_auc
 from whycluster.models.energies import search
-from whycluster.models.energies.noise import FloorEnergy
 
 Array = NDArray[Any]
 REPORTED = ("buddy", "hepac", "winer", "trpad", "water", "whlsl, logarithms", "diabetes", "digits")
@@ -49,13 +48,12 @@ class Areas(NamedTuple):
     Attributes
     ----------
     rule : with each width of the pool
-    surrogate, spread : with a surrogate, and with one that splits the floor of noise as the rules do
+    surrogate : with a surrogate
     """
 
     data: str
     rule: list[float]
     surrogate: float
-    spread: float
 
 
 def areas(runs: Iterable[Run], widths: tuple[float, ...] = (search._WIDTH,)) -> dict[str, list[Areas]]:
@@ -75,9 +73,7 @@ def areas(runs: Iterable[Run], widths: tuple[float, ...] = (search._WIDTH,)) -> 
             search._WIDTH = width
             relevance.append(run.network.explain(run.X, target=labels).relevance)
         surrogate = wc.neuralize(wc.Surrogate().fit(run.X, labels))
-        relevance += [
-            net.explain(run.X, target=labels).relevance for net in (surrogate, _spread(surrogate, run.X))
-        ]
+        relevance.append(surrogate.explain(run.X, target=labels).relevance)
         each = [
             flipping_auc(
                 run.network.assign, run.X[rows], one[rows], background=run.X, repeats=REPEATS
@@ -87,20 +83,10 @@ def areas(runs: Iterable[Run], widths: tuple[float, ...] = (search._WIDTH,)) -> 
         noise = np.asarray(labels[rows] == -1)
         for family, chosen in ((run.family, ~noise | noise), (f"{run.family}, noise rows", noise)):
             if chosen.any():
-                *rule, fitted, spread = (float(area[chosen].mean()) for area in each)
-                found.setdefault(family, []).append(Areas(run.data, rule, fitted, spread))
-                print(run.data, family, rule, fitted, spread, file=sys.stderr, flush=True)
+                *rule, fitted = (float(area[chosen].mean()) for area in each)
+                found.setdefault(family, []).append(Areas(run.data, rule, fitted))
+                print(run.data, family, rule, fitted, file=sys.stderr, flush=True)
     return found
-
-
-def _spread(network: wc.Network, X: Array) -> wc.Network:
-    """Return the network of a surrogate whose floor, if it has one, is split like the spread of X."""
-    energy = network.energy
-    if not isinstance(energy, FloorEnergy):
-        return network
-    shares = X.var(axis=0) * energy.without_noise.units.scale
-    split = energy.split.sum() * shares / shares.sum()
-    return wc.TableNetwork(FloorEnergy(energy.without_noise, energy.floor, split), labels=network.labels)
 
 
 def faithfulness(runs: Iterable[Run]) -> list[str]:
@@ -118,18 +104,6 @@ def faithfulness(runs: Iterable[Run]) -> list[str]:
         lines.append(
             f"| {family} | {n} | {len(each)} | {rule:.2f} | {surrogate:.2f} | {gap:+.2f} | {error:.2f} |"
         )
-    split = [
-        f"{family} {gap:+.2f} (standard error {error:.2f})"
-        for family, each in found.items()
-        if f"{family}, noise rows" in found or family.endswith("noise rows")
-        for gap, error, _ in [over_sets(each, [area.spread - area.surrogate for area in each])]
-    ]
-    if split:
-        lines += [
-            "",
-            "If the surrogate splits the floor of noise like the spread of the columns, as the rules do,",
-            f"instead of like a typical member, its area changes by: {'; '.join(split)}.",
-        ]
     return lines
 
 

@@ -555,20 +555,20 @@ def test_doubling_stops_after_two_sizes_without_gain(monkeypatch: pytest.MonkeyP
     assert chosen.n_support == 4
 
 
-def test_the_floor_is_split_like_the_spread_of_the_members() -> None:
-    """A feature that varies more within the clusters must be farther away to count as noise."""
+@pytest.mark.parametrize("scale", ["raw", "standardized"])
+def test_the_floor_is_split_like_the_spread_of_the_scaled_rows(scale: str) -> None:
     rng = np.random.default_rng(0)
-    wide = np.array([1.0, 4.0])
-    X = np.concatenate([rng.normal(size=(200, 2)) * wide, rng.normal(size=(200, 2)) * wide + [40.0, 0.0]])
-    X = np.concatenate([X, rng.uniform(-60, 100, size=(40, 2))])
-    y = np.where(
-        np.minimum(np.abs(X[:, 0]), np.abs(X[:, 0] - 40)) + np.abs(X[:, 1]) / 4 > 6, -1, X[:, 0] > 20
-    )
-    model = wc.Surrogate().fit(X, y)
+    X = np.concatenate([rng.normal(size=(200, 2)), rng.normal([8.0, 0.0], size=(200, 2))])
+    X = np.concatenate([X, rng.uniform(-16, 24, size=(40, 2))])
+    y = np.where(np.minimum(np.hypot(*X.T), np.hypot(X[:, 0] - 8, X[:, 1])) > 4, -1, X[:, 0] > 4)
+    model = wc.Surrogate().fit(X * [1.0, 50.0 if scale == "standardized" else 1.0], y)
     assert model.noise_ == "floor"
     assert isinstance(model.energy, FloorEnergy)
     split = model.energy.split
-    assert split[1] / split[0] == pytest.approx(16 * model.scale_[1] / model.scale_[0], rel=0.4)
+    variance = X.var(axis=0) * [1.0, 2500.0 if scale == "standardized" else 1.0] * model.scale_
+    np.testing.assert_allclose(split / split.sum(), variance / variance.sum())
+    if scale == "standardized":
+        assert split[0] == pytest.approx(split[1])
 
 
 @pytest.mark.slow

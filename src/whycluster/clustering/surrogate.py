@@ -173,7 +173,7 @@ class Surrogate(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit
         self._sizes = model.sizes
         self.support_cluster_ = np.repeat(self._originals[: len(model.sizes)], model.sizes)
         if model.floor is not None:
-            self._floor_split = _typical_split(rows, codes, self._clusters, model.floor)
+            self._floor_split = _split_of_floor(rows, codes, self._clusters, model.floor)
         fitted = outputs.assign(self.energy, ArrayTable.of(rows))
         self.fidelity_ = Fidelity.of(self._names, codes, fitted, fit.predicted)
 
@@ -348,16 +348,18 @@ def _is_worse(prediction: Codes, other: Codes, data: _Folds) -> bool:
     return bool(gap.mean() > gap.std() / np.sqrt(len(gap)))
 
 
-def _typical_split(rows: Floats, codes: Codes, clusters: KernelEnergy, floor: float) -> Floats:
-    """Split the floor among the features, (d,), in proportion to the mean split of the members' energies.
+def _split_of_floor(rows: Floats, codes: Codes, clusters: KernelEnergy, floor: float) -> Floats:
+    """Split the floor among the features, (d,), in proportion to the spread of the scaled rows.
 
     The part of the energy that comes from the weights of the support vectors belongs to no feature, neither
     for members nor for the floor.
     """
     members = np.flatnonzero(codes < clusters.n_clusters)
     table, own = ArrayTable.of(rows[members]), codes[members]
-    split = mean_split(clusters, table, own)
+    of_features = float(mean_split(clusters, table, own).sum())
     energies = energies_of_every_cluster(clusters, table)[np.arange(len(own)), own]
-    total = float(split.sum())
-    due = max(floor - (float(energies.mean()) - total), 0.0)
-    return split * (due / total) if total > 0.0 else np.full(len(split), due / len(split))
+    due = max(floor - (float(energies.mean()) - of_features), 0.0)
+    spread = rows.var(axis=0, dtype=np.float64) * clusters.units.scale
+    if not spread.any():  # all rows are the same
+        spread += 1.0
+    return np.asarray(spread * (due / spread.sum()))

@@ -12,8 +12,8 @@ from whycluster.core.energies.energy import Parts, carve
 class FloorEnergy(Energy):
     """The energies of K clusters, and a constant energy for noise, that is, for rows far from all clusters.
 
-    The constant is split over the features like the energy of a typical member. A feature is therefore
-    evidence for noise if the row differs from the clusters more in this feature than members do.
+    The surrogate splits the constant over the features like the spread of the scaled rows. A feature is
+    therefore evidence for noise if the row differs from the clusters in this feature more than its share.
 
     Parameters
     ----------
