@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 import polars as pl
 
 from whycluster.cli.reading import TableFile, read, with_dates
+from whycluster.core.errors import InvalidInputError
 from whycluster.data import display
 from whycluster.data.progress import Progress
 from whycluster.data.warnings import FilesWarning
@@ -73,13 +76,26 @@ def _column(
         frame if frame.dtypes[0] in types else frame.with_columns(pl.lit(None).alias(name))
         for frame in frames
     ]
-    try:
-        if not types or (pl.String in types and len(types) > 1):
-            return pl.concat([frame.cast(pl.String) for frame in some])
-        return pl.concat(some, how="vertical_relaxed")
-    except pl.exceptions.PolarsError:
-        listed = " and ".join(f"{dtype} in {display.printable(part)}" for dtype, part in types.items())
-        file.fail(f"column {name!r} must have the same type in all files; it has {listed}. Convert it first.")
+    kinds = set(map(_kind, types))
+    as_text = not types or (len(kinds) > 1 and pl.String in kinds)
+    if as_text or len(kinds) == 1:  # else polars would turn dates and numbers into numbers
+        with suppress(pl.exceptions.PolarsError):  # as of some times with a time zone and others without
+            some = [frame.cast(pl.String) for frame in some] if as_text else some
+            return pl.concat(some, how="vertical_relaxed")
+    listed = " and ".join(f"{dtype} in {display.printable(part)}" for dtype, part in types.items())
+    raise InvalidInputError(
+        f"{file.path}: column {name!r} must have the same type in all files; it has {listed}. Convert it "
+        "first."
+    )
+
+
+def _kind(dtype: pl.DataType) -> Any:
+    """Return the same type for all types whose values can be in one column."""
+    if dtype.is_numeric() or dtype == pl.Boolean:
+        return pl.Float64
+    if dtype in (pl.Date, pl.Datetime):
+        return pl.Datetime
+    return pl.String if dtype in (pl.Categorical, pl.Enum) else dtype
 
 
 def _lacking(column: str, parts: Sequence[FilePart], frames: list[pl.DataFrame]) -> str:
