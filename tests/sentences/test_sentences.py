@@ -532,6 +532,9 @@ def test_no_batch_leaves_tensors_behind(pipeline: Any) -> None:
         after_one = n_tensors()
         wc.explain(model, texts, background=DOCUMENTS)
         assert n_tensors() - before <= 2 * (after_one - before)
+        gc.collect()
+        wc.explain(model, texts[:3], background=DOCUMENTS)
+        assert gc.collect() < 50  # not even small objects
     finally:
         gc.enable()
 

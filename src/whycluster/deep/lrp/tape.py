@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch.nn.modules import module as hooks
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_flatten, tree_map
+from torch.utils._pytree import tree_leaves
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from whycluster.core.errors import InvalidInputError, UnsupportedModelError
@@ -128,7 +128,7 @@ class Operation:
     def run(self, values: dict[Variable, torch.Tensor]) -> Any:
         """Run the operation out of place, with these tensors as its variables."""
         function = getattr(torch.ops.aten, self.name)
-        args, kwargs = tree_map(
+        args, kwargs = _replace(
             lambda x: values[x] if isinstance(x, Variable) else x, (self.args, self.kwargs)
         )
         return function(*args, **kwargs)
@@ -188,7 +188,7 @@ class Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]  # untyped in to
         result = func(*args, **kwargs)
         for tensor in changed:
             self._forget_aliases(tensor)
-        self._end(operation, tree_flatten(result)[0])
+        self._end(operation, tree_leaves(result))
         return result
 
     @property
@@ -216,7 +216,7 @@ class Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]  # untyped in to
         if _name(func) in _CONSTANT:
             return None, []
         # The old values of ``out`` do not matter.
-        positional, named = tree_map(to_variable, (args, {k: v for k, v in kwargs.items() if k != "out"}))
+        positional, named = _replace(to_variable, (args, {k: v for k, v in kwargs.items() if k != "out"}))
         changed = _tensors_changed_by(func, args, kwargs)
         for tensor in changed:
             self._refuse_changed_weights(tensor)
@@ -263,7 +263,7 @@ class Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]  # untyped in to
 
     def _note_weights(self, *arguments: Any) -> None:
         """Remember the tensors among an operation's arguments that do not depend on the input."""
-        for x in tree_flatten(arguments)[0]:
+        for x in tree_leaves(arguments):
             if isinstance(x, torch.Tensor):
                 self._weights.setdefault(_storage(x), []).append(x)
 
@@ -380,3 +380,13 @@ def follow_modules(
     finally:
         for handle in handles:
             handle.remove()
+
+
+def _replace(function: Callable[[Any], Any], x: Any) -> Any:
+    """Replace the elements of nested tuples, lists and dictionaries. Those of torch leave cycles behind."""
+    if isinstance(x, dict):
+        return {key: _replace(function, value) for key, value in x.items()}
+    if isinstance(x, (tuple, list)):
+        found = [_replace(function, each) for each in x]
+        return found if isinstance(x, list) else tuple(found)
+    return function(x)
