@@ -747,7 +747,7 @@ def test_a_part_whose_name_is_too_long_for_its_aggregate(tmp_path: Path) -> None
     (tmp_path / "in").mkdir()
     frame().to_parquet(tmp_path / "in" / f"{'a' * 245}.parquet")
     with pytest.raises(
-        OSError, match=r"File name too long.*To resume, fix the cause and start the run again"
+        OSError, match=r"File name too long.*To resume, fix the cause and start the run again\."
     ):
         wc.explain_dataset(MODEL, tmp_path / "in", tmp_path / "out", output="both")
 
@@ -1365,8 +1365,8 @@ def test_parts_with_other_columns_are_named_and_the_others_are_finished(tmp_path
     odd.assign(d="x").to_parquet(folder / "part-2.parquet")
     assert error_message(MODEL, folder, out) == (
         "explain_dataset: 2 of 3 parts could not be explained; the others are done. 'part-1.parquet': it "
-        "must have exactly one column 'c'; it has ['a', 'b', 'd', 'key']; 'part-2.parquet': column 'd' must "
-        f"hold numbers; it has type {pq.read_schema(folder / 'part-2.parquet').field('d').type}."
+        "must have exactly one column named 'c'; it has ['a', 'b', 'd', 'key']; 'part-2.parquet': column "
+        f"'d' must hold numbers; it has type {pq.read_schema(folder / 'part-2.parquet').field('d').type}."
     )
     assert [path.name for path in out.glob("*.parquet")] == ["part-0.parquet"]
 
@@ -1566,7 +1566,7 @@ def test_a_full_disk_leaves_complete_parts_and_is_explained(room: int, whole: in
     assert done.stderr.splitlines()[-1].startswith(
         f"OSError: [Errno {errno.EFBIG}] explain_dataset: writing to "
     )
-    assert done.stderr.splitlines()[-1].endswith(". To resume, free some space and start the run again")
+    assert done.stderr.splitlines()[-1].endswith(". To resume, free some space and start the run again.")
     assert (
         sorted(p.name for p in (tmp_path / "out").glob("*.parquet"))
         == [
@@ -1687,7 +1687,7 @@ def test_stages_pass_on_errors_and_end_when_closed() -> None:
         ({"invalid": "drop"}, "invalid must be one of 'error', 'skip'; got 'drop'."),
         (
             {"id_columns": ["name"]},
-            "no part can be explained. 'part-0.parquet': it must have exactly one column 'name'",
+            "no part can be explained. 'part-0.parquet': it must have exactly one column named 'name'",
         ),
     ],
     ids=str,

@@ -194,7 +194,7 @@ def test_the_topics_of_counts_are_explained_per_word() -> None:
     exp = wc.explain(model, counts, feature_names=words.get_feature_names_out())
     np.testing.assert_array_equal(exp.assigned, model.transform(counts).argmax(axis=1))
     assert "stocks" in exp.describe(3)
-    with pytest.raises(wc.UnsupportedModelError, match="explain the counts of the words instead"):
+    with pytest.raises(wc.UnsupportedModelError, match="explain the word counts instead"):
         wc.explain(make_pipeline(words, model), DOCUMENTS)
 
 

@@ -172,8 +172,9 @@ def test_what_needs_rows_that_stand_alone_is_refused() -> None:
     )
     pipeline = make_pipeline(StandardScaler(), hmm.GaussianHMM(2, random_state=0)).fit(X)
     assert refused(lambda: wc.explain(pipeline, X)) == (
-        "neuralize: the states of GaussianHMM depend on the time steps around a row, which steps of a "
-        "pipeline cannot pass on. Explain the model in terms of the output of the steps before it: "
+        "neuralize: GaussianHMM must not follow other steps of a pipeline, since the state of a row also "
+        "depends on the rows before and after it. Explain the model in terms of the output of the steps "
+        "before it: "
         "wc.explain(pipeline[-1], pipeline[:-1].transform(X))."
     )
 

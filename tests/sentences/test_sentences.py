@@ -340,8 +340,8 @@ def test_a_saved_segmentation_of_embeddings_explains_documents(
     assert str(error.value) == (
         "Segmentation: the model must take rows of a table; documents and the inputs of encoders have no "
         "columns to check, and an encoder is code, which a file cannot contain. Make the segmentation of the "
-        "model of features instead: wc.Segmentation.of(head, features). For a pipeline of documents, these "
-        "are pipeline[1:] and pipeline[:1].transform(X), and documents are explained with "
+        "model of features instead: wc.Segmentation.of(head, features). For a pipeline that takes documents, "
+        "these are pipeline[1:] and pipeline[:1].transform(X), and documents are explained with "
         "wc.explain(segmentation.network, X, encoder=pipeline[0])."
     )
     steps = make_pipeline(PCA(3), KMeans(2, n_init=1, random_state=0))

@@ -33,9 +33,11 @@ def read_names(path: Path, labels: list[Any]) -> dict[Any, str]:
     for cluster, name in pairs:
         if cluster not in known:
             listed = ", ".join(list(known)[:10]) + ", ..." * (len(known) > 10)
-            raise InvalidInputError(f"--names must name the clusters {listed}; got {cluster!r}.")
+            raise InvalidInputError(f"--names must contain only known clusters ({listed}); got {cluster!r}.")
         if known[cluster] in names:
-            raise InvalidInputError(f"--names must name each cluster once; cluster {cluster} has two names.")
+            raise InvalidInputError(
+                f"--names must name each cluster at most once; cluster {cluster} has two names."
+            )
         names[known[cluster]] = name
     renamed(as_labels(labels), names, "--names")  # raises if names repeat or are blank
     return names

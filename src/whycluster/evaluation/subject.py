@@ -70,8 +70,8 @@ class Subject:
             raise UnsupportedModelError(
                 f"{where}: model must take numbers directly; got a pipeline. Evaluate its last step on the "
                 f"transformed rows, {where}(pipeline[-1], pipeline[:-1].transform(X), ...). If X is "
-                "numeric, you can also evaluate its predictions: flipping_auc(pipeline.predict, X, "
-                "exp.relevance)."
+                "numeric, you can also evaluate the predictions of the pipeline: "
+                "flipping_auc(pipeline.predict, X, exp.relevance)."
             )
         self.rows: Floats = to_finite_array(self.table)
         self.n_rows, self.n_features = self.rows.shape

@@ -170,9 +170,9 @@ def check_not_deep(network: Network, model: Any) -> None:
         )
     if not network.rows_alone:
         raise UnsupportedModelError(
-            f"neuralize: the states of {type(model).__name__} depend on the time steps around a row, which "
-            "steps of a pipeline cannot pass on. Explain the model in terms of the output of the steps "
-            "before it: wc.explain(pipeline[-1], pipeline[:-1].transform(X))."
+            f"neuralize: {type(model).__name__} must not follow other steps of a pipeline, since the state "
+            "of a row also depends on the rows before and after it. Explain the model in terms of the output "
+            "of the steps before it: wc.explain(pipeline[-1], pipeline[:-1].transform(X))."
         )
 
 

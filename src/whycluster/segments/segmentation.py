@@ -258,7 +258,7 @@ class Segmentation(Renamable):
 
 
 def _select(frame: nw.DataFrame[Any], names: list[Hashable], where: str, name: str) -> nw.DataFrame[Any]:
-    """Return some columns of a frame; raise an error if one is missing."""
+    """Return the given columns of a frame; raise an error if one is missing."""
     given = frame.columns
     if not set(names) <= set(given):
         raise InvalidInputError(
@@ -277,9 +277,9 @@ def _network_of(model: Any, X: Any) -> Network:
         raise UnsupportedModelError(
             "Segmentation: the model must take rows of a table; documents and the inputs of encoders have no "
             "columns to check, and an encoder is code, which a file cannot contain. Make the segmentation of "
-            "the model of features instead: wc.Segmentation.of(head, features). For a pipeline of documents, "
-            "these are pipeline[1:] and pipeline[:1].transform(X), and documents are explained with "
-            "wc.explain(segmentation.network, X, encoder=pipeline[0])."
+            "the model of features instead: wc.Segmentation.of(head, features). For a pipeline that takes "
+            "documents, these are pipeline[1:] and pipeline[:1].transform(X), and documents are explained "
+            "with wc.explain(segmentation.network, X, encoder=pipeline[0])."
         )
     check_rows_alone(found, "Segmentation")
     return found

@@ -194,7 +194,8 @@ def _model_network(model: Any) -> Network:
     found = adapt_model(model)
     if isinstance(found, AwaitingColumns):
         raise UnsupportedModelError(
-            f"neuralize: a {found.kind} takes categories, but a vectorizer returns numbers."
+            f"neuralize: the model after a vectorizer must take numbers; {found.kind} takes categories. Use "
+            "another model, such as KMeans."
         )
     if isinstance(found, OnlyLabels):
         raise UnsupportedModelError(

@@ -34,13 +34,13 @@ def with_ids(*values: Any) -> Change:
 BAD: dict[str, tuple[Change, str]] = {
     "repeated ids": (
         with_ids(1005, 1006, 1006),
-        "changes: after must have each id once; 2 values of column 'CustomerID' occur several times: [1005, "
-        "1006]. Keep one row per id first.",
+        "changes: after must contain each id only once; 2 values of column 'CustomerID' occur "
+        "more than once: [1005, 1006]. Keep one row per id first.",
     ),
     "one repeated id": (
         with_ids(1005),
-        "changes: after must have each id once; 1 value of column 'CustomerID' occurs several times: [1005]. "
-        "Keep one row per id first.",
+        "changes: after must contain each id only once; 1 value of column 'CustomerID' occurs "
+        "more than once: [1005]. Keep one row per id first.",
     ),
     "a missing id": (
         with_ids(1000, None, np.nan),

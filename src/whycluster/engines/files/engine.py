@@ -182,7 +182,7 @@ def _columns_of(seg: Segmentation) -> list[str]:
 def _facts(
     model: Any, request: ExplainRequest, plan: RunPlan, metric: str | None, top: int | None, output: str
 ) -> dict[str, Any]:
-    """Return the request of a run, which must equal that of the run that it resumes."""
+    """Return what determines the results of a run; a run can be resumed only if this is unchanged."""
     return {
         "model": fingerprint(model, request.network, WHERE),
         **_options_to_json(request),
@@ -268,7 +268,7 @@ def _explaining_write_errors(folder: Path) -> Iterator[None]:
         raise OSError(
             error.errno,
             f"{WHERE}: writing to {str(folder)!r} failed ({error}). The finished parts are complete. To "
-            f"resume, {fix} and start the run again",
+            f"resume, {fix} and start the run again.",
         ) from error
 
 

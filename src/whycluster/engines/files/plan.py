@@ -74,8 +74,8 @@ class RunPlan:
     as_text : whether the values of the strongest features are written as text
     schemas, counts, identities : the schema, the number of rows and the `FilePart.identity` of each part, by
         name
-    failed : the reasons why parts cannot be explained, by the name of the part; reading the parts may add
-        more
+    failed : the reasons why parts cannot be explained, keyed by the name of the part; reading the parts may
+        add more
     """
 
     parts: list[FilePart]
@@ -384,7 +384,7 @@ def _check_names(names: list[str], schema: Any, part: FilePart) -> None:
                 "partitioning='hive')"
             )
             raise PartError(
-                f"it must have exactly one column {name!r}; it has {cut(schema.names, 12)}"
+                f"it must have exactly one column named {name!r}; it has {cut(schema.names, 12)}"
                 f"{hive if name in _folder_columns(part) else ''}"
             )
 

@@ -71,7 +71,7 @@ class DirichletTopicsEnergy(_TopicEnergy):
         """Raise an error, since the weights of all topics depend on each other."""
         raise UnsupportedModelError(
             "gradient: the weights of LDA's topics come from an iteration without a known derivative. "
-            "Pipelines of documents need this derivative; explain the counts of the words instead: "
+            "Pipelines that take documents need this derivative; explain the word counts instead: "
             "wc.explain(lda, counts, feature_names=words)."
         )
 

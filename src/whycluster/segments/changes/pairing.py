@@ -126,9 +126,9 @@ def _check_ids(ids: list[Any], on: Hashable, where: str, name: str) -> None:
     repeated = [value for value, n in Counter(ids).items() if n > 1] if len(set(ids)) < len(ids) else []
     if repeated:
         raise InvalidInputError(
-            f"{where}: {name} must have each id once; {display.count(len(repeated), 'value')} of column "
-            f"{on!r} occur{'s' * (len(repeated) == 1)} several times: {display.cut(repeated, _MOST_NAMED)}. "
-            "Keep one row per id first."
+            f"{where}: {name} must contain each id only once; {display.count(len(repeated), 'value')} of "
+            f"column {on!r} occur{'s' * (len(repeated) == 1)} more than once: "
+            f"{display.cut(repeated, _MOST_NAMED)}. Keep one row per id first."
         )
 
 
