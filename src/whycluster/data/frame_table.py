@@ -77,7 +77,10 @@ class FrameTable(Table):
         return [numbers_of(series) for series in self.frame.iter_columns()]
 
     def memory(self) -> list[NDArray[Any]] | None:
-        """Return the columns, or None if rows are not read by columns; only plain numbers need no copy."""
+        """Return the columns, or None if rows are not read by columns.
+
+        Columns of plain numbers are views of the frame; others are copies.
+        """
         return self._columns if self.by_columns else None
 
     def _select(self, rows: Codes) -> Any:

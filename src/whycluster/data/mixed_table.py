@@ -182,7 +182,7 @@ class RawTable(ObjectTable):
         return made
 
     def with_dates(self, columns: Iterable[int]) -> RawTable:
-        """Return the table; those of the given columns that hold only dates as text are parsed as dates."""
+        """Return the table, with the given columns parsed whose text consists only of dates."""
         text = [column for column in columns if self.column_kind(column) is ColumnKind.TEXT]
         dates = {column: parse_dates(self._values(column, 0, self.n_rows)) for column in text}
         found = {column: values for column, values in dates.items() if values is not None}

@@ -200,7 +200,7 @@ class DeepNetwork(Network):
     def _explain_head(
         self, table: Any, rows: NDArray[Any], query: dict[str, Any], are_tokens: bool = False
     ) -> Any:
-        """Explain the points in terms of their features; ``table`` holds the points, maybe with an index."""
+        """Explain the points in terms of their features; ``table`` holds them, possibly with an index."""
         noun = "location" if self.spatial else "input"
         background = query.get("background")
         reference = choose_reference(self._reference, self.head, rows, background, noun, are_tokens)

@@ -69,7 +69,7 @@ class Fidelity(ClusterShares):
         )
 
     def sentences(self, noun: str, unit: str) -> list[str]:
-        """Return the caveats that apply to all shares; the words for a row and for a feature are given."""
+        """Return the caveats for all shares; ``noun`` is the word for a row, ``unit`` that for a feature."""
         return [
             f"The labels are explained through a surrogate, and the shares are the surrogate's: a {unit} "
             "that separates the labels may have a small or negative share.",

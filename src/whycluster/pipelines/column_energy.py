@@ -53,7 +53,7 @@ class ColumnsEnergy(WrappedEnergy):
         return self.around(self.energy.apart_from(x))
 
     def compared(self, x: Floats) -> Floats:
-        """Return the rows in the form in which the energy of the features compares them."""
+        """Return the rows as the energy of the features compares them."""
         return self.energy.compared(x)
 
     def energies(self, x: Floats, out: Floats, scratch: Floats) -> None:

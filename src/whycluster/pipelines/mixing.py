@@ -130,7 +130,7 @@ class MixingEnergy(WrappedEnergy):
         return np.ones(self.n_features) if unit is None else 1.0 / unit
 
     def compared(self, x: Floats) -> Floats:
-        """Return the mapped rows in the form in which the energy compares them."""
+        """Return the mapped rows as the energy compares them."""
         return self.energy.compared(self._mapped(x))
 
     def lifted(self, points: Floats, starts: Floats) -> Floats:
@@ -156,7 +156,10 @@ def _whole_clusters(energy: Energy, clusters: Parts) -> Parts:
 
 
 class _Prototypes:
-    """Prototypes u of z, with points v of x that map onto them, stored as g = u A, v and g v, each (P, D)."""
+    """Prototypes u in the space of z = A x + o, and points v in the space of x that map onto them.
+
+    ``slopes`` are g = u A, ``points`` are v, and ``products`` are g v, each (P, D).
+    """
 
     def __init__(self, energy: MixingEnergy, squares: SquaredEnergy, starts: Floats) -> None:
         moved = squares.prototypes if squares.offset is None else squares.prototypes - squares.offset
@@ -522,7 +525,7 @@ class TransformedEnergy(WrappedEnergy):
         self.scratch_width = sum(self._widths)
 
     def compared(self, x: Floats) -> Floats:
-        """Return y in the form that its energy compares."""
+        """Return y as its energy compares it."""
         return self.energy.compared(x[:, : self.energy.n_inputs])
 
     @property

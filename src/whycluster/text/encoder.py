@@ -1,4 +1,4 @@
-"""The interface between a network of documents and whatever turns documents into features."""
+"""The interface between a network that takes documents and its encoder, which turns them into features."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ class TopWords(TopTable):
 
     Attributes
     ----------
-    word : (n, k) the words, in the form in which the model counts them
+    word : (n, k) the words, as the model counts them
     relevance : (n, k) their signed relevance
     count : (n, k) the number of occurrences in the document
     """

@@ -76,7 +76,7 @@ class Finder(ABC):
 
     @abstractmethod
     def normalize(self, word: str) -> str:
-        """Return a word in the form in which it is counted, for example in lower case."""
+        """Return a word as it is counted, for example in lower case."""
 
 
 class TokenFinder(Finder):

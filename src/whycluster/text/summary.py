@@ -48,7 +48,7 @@ class TextSummary(ArrowTable):
     clusters : (G,) labels of the clusters that contain documents
     size : (G,) number of documents
     group : (E,) cluster of each entry, as a position in ``clusters``
-    word : (E,) the word, in the form in which the model counts it
+    word : (E,) the word, as the model counts it
     relevance : (E,) mean relevance over the documents of the cluster
     share : (E,) mean share of a document's total absolute relevance
     score : (E,) share minus its standard errors, by which words are sorted

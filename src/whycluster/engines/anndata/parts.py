@@ -227,7 +227,7 @@ def _loadings(rep: str) -> str:
 
 
 def rule_of_graph(adata: Any, groups: CellGroups, graph: Any, rep: str | None) -> OnlyLabels:
-    """Return the groups as communities of a graph in ``adata.obsp``."""
+    """Return the groups as labels whose rule is that of communities of a graph in ``adata.obsp``."""
     if not isinstance(graph, str) or graph not in adata.obsp:
         raise InvalidInputError(
             f"{WHERE}: graph must be a key of adata.obsp, such as 'connectivities', or None; got {graph!r}. "

@@ -44,13 +44,13 @@ class SpacedRows:
 
 @dataclass(frozen=True)
 class PartComparison:
-    """Compares parts with known rows and collects differences that are not large enough to refuse a part.
+    """Compares parts with known rows or clusters, and collects the differences that are not errors.
 
     Attributes
     ----------
     known : the rows of the segmentation; without them, rows are compared with the clusters of the network
     request : the request, which opens the rows
-    differences : the differences, by the name of the part
+    differences : the differences as text, keyed by the name of the part
     """
 
     known: KnownPopulation | None

@@ -167,7 +167,7 @@ def _quoted(category: str) -> str:
 
 
 def as_number(bound: Any) -> float:
-    """Return a bound in the form in which columns are read: dates, durations and times of day in days."""
+    """Return a bound in the unit in which columns are read: days for dates, durations and times of day."""
     if isinstance(bound, (dt.date, dt.time, dt.timedelta)):
         return to_days(bound)
     return float(bound)

@@ -165,7 +165,7 @@ class RuleSearch:
         return float(self.binned.weight[self.member].sum())
 
     def _count(self, covered: NDArray[np.bool_]) -> tuple[float, float]:
-        """Return the number of covered rows, and of covered members."""
+        """Return the weighted numbers of covered rows and of covered members."""
         weight = self.binned.weight
         return float(weight[covered].sum()), float(weight[covered & self.member].sum())
 

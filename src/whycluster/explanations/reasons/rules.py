@@ -342,7 +342,7 @@ class _Sample:
         return cls(table, rows, codes[rows], weight)
 
     def read(self, columns: Sequence[int]) -> list[ColumnValues]:
-        """Return some columns of the rows."""
+        """Return the given columns of the rows."""
         every = len(self.rows) == self.table.n_rows
         return read_columns(self.table, columns, None if every else self.rows)
 

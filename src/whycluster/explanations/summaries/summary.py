@@ -168,7 +168,7 @@ class Summary(ArrowTable):
     def _statements_by_group(
         self, groups: Sequence[int], columns: Sequence[Sequence[int]]
     ) -> list[list[Statement]]:
-        """Return the statements about some columns of each group."""
+        """Return the statements about the given columns of each group."""
         pairs = [(group, i) for group, some in zip(groups, columns, strict=True) for i in some]
         found = iter(self.statements_of(pairs))
         return [[next(found) for _ in some] for some in columns]

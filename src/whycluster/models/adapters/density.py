@@ -41,9 +41,10 @@ def with_noise(n_clusters: int) -> NDArray[Any]:
 
 
 def spread_shares(rows: Floats, metric: str) -> Floats:
-    """Return the share of each feature in the spread of the rows, (d,); constants are split in proportion.
+    """Return the share of each feature in the spread of the rows, (d,).
 
-    A column that hardly varies cannot move a row out of reach, so it gets hardly any part of eps.
+    Constants of the energies, such as eps, are divided among the features by these shares. A column that
+    hardly varies cannot move a row out of reach, so it gets hardly any part of eps.
     """
     spread = METRICS[metric].terms(rows, rows.mean(axis=0)).mean(axis=0)
     total = spread.sum()

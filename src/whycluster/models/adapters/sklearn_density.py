@@ -110,7 +110,7 @@ def _optics(model: Any, metric: str) -> OnlyLabels:
 
 
 def _extracted(model: Any, metric: str, rows: Floats | None) -> Network:
-    """Return the network of clusters extracted as by DBSCAN."""
+    """Return the network for OPTICS with ``cluster_method="dbscan"``, which is that of DBSCAN."""
     assert rows is not None
     eps = model.max_eps if model.eps is None else model.eps
     core = np.flatnonzero((model.core_distances_ <= eps) & (model.labels_ >= 0))

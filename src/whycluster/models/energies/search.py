@@ -23,7 +23,7 @@ _PRODUCT_BYTES = 4 << 20  # the largest array of distances that a product writes
 
 
 class Metric(ABC):
-    """A distance d, and the same comparison as an energy g(d), which is a sum of terms of the features."""
+    """A distance d, and its energy g(d), an increasing function of d that is a sum over the features."""
 
     name: str
     n_features: int | None = None  # the number of features that the metric requires, if it requires one

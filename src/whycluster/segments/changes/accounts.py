@@ -74,7 +74,7 @@ class Clusters(NamedTuple):
                 yield rows, query, sign
 
     def take(self, rows: Codes) -> Clusters:
-        """Return the clusters of some rows."""
+        """Return the clusters of the given rows."""
         return Clusters(self.source[rows], self.target[rows])
 
 

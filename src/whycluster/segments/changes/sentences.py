@@ -54,7 +54,7 @@ def overview(record: ChangeRecord) -> list[str]:
 
 
 def _clusters(record: ChangeRecord) -> list[str]:
-    """Return which clusters have rows only before or only after, or exist in only one segmentation."""
+    """Return sentences about clusters with rows only before or after, or in only one segmentation."""
     before, after = (record.counts[name] > 0 for name in ("before", "after"))
     matches = record.matches
     lines = [
@@ -187,7 +187,7 @@ def driver_text(record: ChangeRecord, flow: Flow) -> str:
 
 
 def drift_sentences(record: ChangeRecord) -> list[str]:
-    """Return which columns drifted within the clusters, one sentence each."""
+    """Return sentences about the columns that drifted within the clusters, and the rule for alarms."""
     alarms, n_tests = record.alarms, len(record.drift)
     where = "clusters of the old segmentation" if record.is_refit else "clusters"
     compared = f"{display.count(n_tests, 'comparison')} of columns within {where}"

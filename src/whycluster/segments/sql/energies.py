@@ -163,7 +163,7 @@ def _soft_minimum(query: Query, logits: list[Value], gamma: float) -> Value:
 
 @energies_of.register(FloorEnergy)
 def _floor(energy: FloorEnergy, query: Query, x: Sequence[Value]) -> list[Value]:
-    """Return the energies of the clusters, with |x|^2, and the floor."""
+    """Return the energies of the clusters, which include |x|^2, followed by the floor."""
     clusters = energy.clusters
     units = _distances(clusters.units, query, x)
     return [*_pooled(clusters, query, units), query.write("{}", energy.floor)]
