@@ -66,7 +66,7 @@ def test_explain_applies_the_segmentation(folder: Path, capsys: pytest.CaptureFi
     model = ("--model", folder / "segments.why")
     text = run(capsys, "explain", folder / "feb.csv", *model, "--out", out)
     assert "made on 120 rows." in text
-    assert text.startswith("On the rows that the segmentation was made on: ")
+    assert text.startswith("On the rows that the segmentation was made on, the clusters are ")
     expected = wc.load(folder / "segments.why").assign(pl.read_csv(folder / "feb.csv", try_parse_dates=True))
     assert pl.read_parquet(out)["cluster"].to_list() == [str(label) for label in expected]
 

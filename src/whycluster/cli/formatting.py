@@ -128,7 +128,8 @@ def quality_of(clustered: ClusteredTable, exp: Explanation) -> Quality:
     kept = None if clustered.segmentation is None else clustered.segmentation.quality
     if kept is None:
         return findings.quality(exp)
-    return replace(kept, text=f"On the rows that the segmentation was made on: {kept.text}")
+    what = kept.text[:1].lower() + kept.text[1:]
+    return replace(kept, text=f"On the rows that the segmentation was made on, {what}")
 
 
 def quality_facts(quality: Quality) -> dict[str, Any]:
