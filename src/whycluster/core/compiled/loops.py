@@ -318,22 +318,17 @@ class CompiledPasses:
     ----------
     loops : the loops
     rows : the rows
-    block_rows : the number of rows in a block
+    size : the number of rows in a block
     cluster, competitor : (n,) the clusters to explain and the competitors, or None
     """
 
     def __init__(
-        self,
-        loops: CompiledKMeans,
-        rows: Rows,
-        block_rows: int,
-        cluster: Codes | None,
-        competitor: Codes | None,
+        self, loops: CompiledKMeans, rows: Rows, size: int, cluster: Codes | None, competitor: Codes | None
     ) -> None:
-        self.loops, self.rows, self.block_rows = loops, rows, block_rows
+        self.loops, self.rows, self.block_rows = loops, rows, size
         self.layout = MemoryLayout.of_rows(rows)
         self._order: Literal["C", "F"] = "F" if rows.by_columns else "C"
-        if self.layout is None and rows.n_rows <= block_rows:  # a single block is converted only once
+        if self.layout is None and rows.n_rows <= size:  # a single block is converted only once
             x = np.empty((rows.n_rows, loops.slopes.shape[1]), order=self._order)
             with np.errstate(all="ignore"):
                 self.layout = MemoryLayout.of_block(rows.inputs(0, rows.n_rows, None, x))

@@ -68,8 +68,7 @@ class KernelEnergy(Energy):
         self.clusters = [slice(stop - size, stop) for stop, size in zip(stops, self.sizes, strict=True)]
         self._chunks = _chunks(self.sizes, max(_FEW_UNITS, len(support) // 8))
         self._widest = max(int(self.sizes[chunk].sum()) for chunk in self._chunks)
-        # Wide enough for the work arrays. A larger width makes blocks shorter, so that a chunk stays in the
-        # cache.
+        # Wide enough for the work arrays; a larger width shortens blocks, so that a chunk stays in the cache.
         self.scratch_width = max(self._widest + self._mix_width, len(support) // 4)
 
     @property
