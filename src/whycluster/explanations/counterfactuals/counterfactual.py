@@ -371,22 +371,13 @@ def find(
     name : the name of the row
     fidelity : how well the surrogate matches the labels, if there is one
     """
-    if not isinstance(categories, (bool, np.bool_)):
-        raise InvalidInputError(
-            f"{WHERE}: categories must be True or False; got {categories!r}. Use within to choose the "
-            "features that may change."
-        )
+    _check_categories(categories)
     allowed = _allowed(within, hold, table.feature_names)
     subject = changeable_row(model, table, x, row, allowed, seen)
     to = _nearest(subject, cluster) if to is None else to
     _check_reachable(subject, to, labels)
     single, single_distance = _one_by_one(subject, to, seen.ranges)
-    options = [
-        (column, value)
-        for column, why in subject.held.items()
-        if categories and why == CATEGORY
-        for value in _values_to_try(subject, table, column)
-    ]
+    options = _options(subject, table) if categories else []
     switch, optimum = best_switch(subject, to, options)
     joint = switch.change if switch.cells else _or_one(subject, switch.change, single, single_distance)
     after = np.full(len(subject.cells), None) if joint is None else switch.row.cells.copy()
@@ -412,11 +403,7 @@ def find(
         single_distance=single_distance,
         outside=outside(after, seen.ranges),
         single_outside=outside(single, seen.ranges),
-        held={
-            table.feature_names[column]: why
-            for column, why in sorted(subject.held.items())
-            if not (categories and why == CATEGORY)
-        },
+        held=_held(subject, table, categories),
         feature_names=table.feature_names,
         fidelity=fidelity,
         _name=name,
@@ -426,6 +413,33 @@ def find(
         _ranges=seen.ranges,
         _switch=switch,
     )
+
+
+def _check_categories(categories: Any) -> None:
+    if not isinstance(categories, (bool, np.bool_)):
+        raise InvalidInputError(
+            f"{WHERE}: categories must be True or False; got {categories!r}. Use within to choose the "
+            "features that may change."
+        )
+
+
+def _options(subject: ChangeableRow, table: Table) -> list[tuple[int, Any]]:
+    """Return the categories to try, each with its column."""
+    return [
+        (column, value)
+        for column, why in subject.held.items()
+        if why == CATEGORY
+        for value in _values_to_try(subject, table, column)
+    ]
+
+
+def _held(subject: ChangeableRow, table: Table, categories: bool) -> dict[Hashable, str]:
+    """Return why features do not change, by name; categories are left out if they may change."""
+    return {
+        table.feature_names[column]: why
+        for column, why in sorted(subject.held.items())
+        if not (categories and why == CATEGORY)
+    }
 
 
 def _add_switch(switch: Switch, row: ChangeableRow, change: Floats, size: Floats) -> None:
