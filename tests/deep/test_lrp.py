@@ -351,6 +351,26 @@ def test_relevance_is_conserved_by_every_rule(network: str, rule: str) -> None:
     kept(DeepClustering(encoder, head, rules=RULES[rule][0], **options), X)
 
 
+@pytest.mark.parametrize("biases", [False, True])
+@pytest.mark.parametrize("approximate", ["none", "tanh"])
+def test_a_gelu_that_is_written_out_is_a_gelu(approximate: str, biases: bool) -> None:
+    class WrittenOut(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            if approximate == "none":
+                return x * 0.5 * (1.0 + torch.erf(x / 2**0.5))
+            inner = (2 / torch.pi) ** 0.5 * (x + 0.044715 * torch.pow(x, 3.0))
+            return 0.5 * x * (1.0 + torch.tanh(inner))
+
+    torch.manual_seed(0)
+    first, last, X = nn.Linear(4, 6), nn.Linear(6, 3), torch.randn(5, 4)
+    rules = Composite(default=Epsilon(1e-6), sums=0.0, biases=biases)
+    found, expected = (
+        lrp(settled(nn.Sequential(first, each, last)), X, lambda y: y, rules=rules)
+        for each in (WrittenOut(), nn.GELU(approximate=approximate))
+    )
+    assert np.allclose(found, expected, atol=1e-5)
+
+
 def test_z_plus_leaves_outputs_without_positive_contributions_in_the_residual() -> None:
     layer = nn.Linear(2, 1, bias=False)
     with torch.no_grad():

@@ -363,10 +363,14 @@ def test_a_saved_segmentation_of_embeddings_explains_documents(
     assert_allclose(found.word_table.relevance, expected.word_table.relevance, atol=1e-6)
 
 
+T5_SIZES = {"d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_heads": 4}
+
+
 @pytest.mark.parametrize(
     ("name", "pooling", "options"),
     [
-        ("T5Encoder", "mean", {"d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_heads": 4}),
+        ("T5Encoder", "mean", T5_SIZES),
+        ("T5Encoder", "mean", {**T5_SIZES, "feed_forward_proj": "gated-gelu"}),
         ("ModernBert", "cls", {"bos_token_id": None, "eos_token_id": None}),
         ("Qwen3", "last", {"num_key_value_heads": 2, "head_dim": 8}),
     ],

@@ -249,7 +249,7 @@ class Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]  # untyped in to
 
     def _add_variable(self, operation: Operation, result: torch.Tensor) -> Variable:
         inherited = operation.name not in WEIGHTED and all(variable.scales for variable in operation.inputs)
-        scales = operation.name in _SCALES or inherited
+        scales = operation.name in _SCALES or inherited or _is_gate(operation)
         variable = Variable(
             result.shape, result.stride(), int(result.storage_offset()), scales=scales, producer=operation
         )
@@ -380,6 +380,15 @@ def follow_modules(
     finally:
         for handle in handles:
             handle.remove()
+
+
+def _is_gate(operation: Operation) -> bool:
+    """Return whether an operation computes 1 + tanh or 1 + erf, the gate of a GELU that is written out."""
+    if operation.name != "add" or len(operation.inputs) != 1:
+        return False
+    producer = operation.inputs[0].producer
+    is_from_sign = producer is not None and producer.name in ("tanh", "erf")
+    return is_from_sign and any(each == 1 for each in operation.args if isinstance(each, (int, float)))
 
 
 def _replace(function: Callable[[Any], Any], x: Any) -> Any:
