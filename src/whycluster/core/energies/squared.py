@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
-
 import numpy as np
 
 from whycluster.core.arrays import Codes, Floats, product
@@ -17,8 +15,6 @@ from whycluster.core.errors import InvalidInputError
 # always close. Seven digits must then suffice, because not expanding the square takes K times as long.
 _FAR_APART, _MANY, _FAR_APART_OF_MANY = 1e6, 2048, 1e9
 _PAIRS = 1 << 22  # pairs of centroids that are compared at once
-# For larger products, OpenBLAS wakes threads, which then wait busily for about as long as `explain` takes.
-_FEW_TERMS = 1 << 18
 _SMALLEST = np.finfo(np.float64).tiny / np.finfo(np.float64).eps  # smaller squares lose digits
 # With few clusters, products are computed in parts that stay in the cache, which halves the time for K = 8.
 _PART_BYTES = 1 << 18
@@ -166,7 +162,7 @@ def _is_far_apart(centroids: Floats, near: float, groups: Codes) -> bool:
     starts = np.searchsorted(widest, widest - np.sqrt(reach))
     stops = np.searchsorted(widest, widest + np.sqrt(reach), "right")
     n_near, size = 0, max(1, min(512, _PAIRS // n_clusters))
-    with single_threaded() if n_clusters * centroids.size > _FEW_TERMS else nullcontext():
+    with single_threaded():  # threads of OpenBLAS would wait busily for about as long as `explain` takes
         for first in range(0, n_clusters, size):
             rows = slice(first, min(first + size, n_clusters))
             others = slice(starts[first], stops[rows.stop - 1])
@@ -180,10 +176,9 @@ def _is_far_apart(centroids: Floats, near: float, groups: Codes) -> bool:
 def _offset(centroids: Floats) -> tuple[Floats, Floats | None]:
     """Return the median of the centroids, and the offset: the rounded median, or None if none is needed.
 
-    The median keeps a single outlying centroid from shifting the offset or inflating the spread. If all
-    features are near 0, none is needed. The offset is rounded to 20 binary digits, so that data with few
-    digits, such as whole numbers, are shifted without rounding, and exact ties are preserved. Without an
-    offset, no block has to be copied.
+    A single outlying centroid can neither shift a median nor inflate the spread. If all features are near 0,
+    none is needed, and no block has to be copied. The offset is rounded to 20 binary digits, so that data
+    with few digits, such as whole numbers, are shifted without rounding, and exact ties are preserved.
     """
     middle = np.median(centroids, axis=0)
     spread = np.median(np.abs(centroids - middle), axis=0)
