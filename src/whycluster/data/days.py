@@ -17,3 +17,9 @@ def to_days(value: dt.date | dt.time | dt.timedelta) -> float:
     if not isinstance(value, dt.datetime):
         return float(value.toordinal() - _EPOCH.toordinal())
     return ((value if value.tzinfo else value.replace(tzinfo=dt.timezone.utc)) - _EPOCH) / _DAY
+
+
+def length_as_text(days: float, like: dt.time | dt.timedelta) -> str:
+    """Return a number of days, to the second, as text: a duration, or a time of day if ``like`` is one."""
+    length = dt.timedelta(seconds=round(days * _DAY.total_seconds()))
+    return (_EPOCH + length).time().isoformat() if isinstance(like, dt.time) else str(length)

@@ -195,6 +195,35 @@ def test_categories_missing_values_and_dates_are_told_with_their_frequencies() -
     assert kinds >= {"category", "number"}, kinds
 
 
+@pytest.mark.parametrize("as_time", [False, True])
+@pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
+def test_durations_and_times_are_compared_with_mean_durations_and_times(
+    library: str, as_time: bool, tmp_path: Path
+) -> None:
+    rng = np.random.default_rng(0)
+    seconds = np.r_[rng.integers(0, 20_000, 50), rng.integers(40_000, 60_000, 50)]
+    values = pd.Series(pd.to_timedelta(seconds, "s"))
+    if as_time:
+        values = (pd.Timestamp("1970-01-01") + values).dt.time
+    frame = pd.DataFrame({"length": values, "x": rng.normal(size=100)})
+    if library != "pandas":
+        frame = pytest.importorskip("pyarrow").Table.from_pandas(frame)
+    if library == "polars":
+        frame = pytest.importorskip("polars").from_arrow(frame)
+    exp = wc.segment(frame, 2, measure_quality=False).explain(frame)
+    members = exp.cluster == exp.cluster[0]
+    assert members.tolist() == [True] * 50 + [False] * 50
+    means = [str(pd.Timedelta(seconds=round(seconds[rows].mean())))[7:] for rows in (members, ~members)]
+    here, there = means if as_time else [mean.lstrip("0") for mean in means]
+    sentence = (
+        f" is below the {there} typical of cluster {exp.cluster[99]}, and nearer to the {here} typical of "
+        f"cluster {exp.cluster[0]}."
+    )
+    assert sentence in " ".join(exp.describe(0).split())
+    exp.report(tmp_path / "report.html")
+    assert there in (tmp_path / "report.html").read_text()
+
+
 def test_booleans_are_told_with_their_frequencies() -> None:
     rng = np.random.default_rng(0)
     member = rng.random(200) < 0.5

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Container, Sequence
 from typing import Any, NamedTuple
 
@@ -14,7 +15,7 @@ from whycluster.core.attribution import CodedQuery
 from whycluster.core.rules import CONTRAST
 from whycluster.data import display
 from whycluster.data.arrays import smallest
-from whycluster.data.days import to_days
+from whycluster.data.days import length_as_text, to_days
 from whycluster.data.display import join_words
 from whycluster.data.labels import cluster_name, noise_mask
 from whycluster.data.missing import are_missing, is_missing
@@ -189,16 +190,20 @@ def compare_with_typical(
         if is_absent or is_boolean or column in compared.categories:
             found[i] = _frequencies(compared, column, None if is_absent else value, pair)
             continue
-        number = to_days(value) if column in dates else float(value)
+        is_length = isinstance(value, (dt.time, dt.timedelta))
+        number = to_days(value) if column in dates or is_length else float(value)
         mine, theirs = compared.mean[pair, column].tolist()
         if not np.isfinite([number, mine, theirs]).all() or number == theirs or noise[pair[1]]:
             continue
         if column in dates:
             found[i] = _measured(number, mine, theirs, "", display.format_dates([mine, theirs]))
+        elif is_length:
+            means = [length_as_text(mean, like=value) for mean in (mine, theirs)]
+            found[i] = _measured(number, mine, theirs, "", means)
         else:
             numbers[i] = number, mine, theirs
-    for i, (shown, means) in zip(numbers, _true_as_printed(list(numbers.values())), strict=True):
-        found[i] = _measured(*numbers[i], shown, means)
+    for i, (shown, texts) in zip(numbers, _true_as_printed(list(numbers.values())), strict=True):
+        found[i] = _measured(*numbers[i], shown, texts)
     return [
         each._replace(is_nearer=False) if each is not None and noise[own] else each
         for each, (own, _) in zip(found, clusters, strict=True)
