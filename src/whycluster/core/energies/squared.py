@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import numpy as np
 
 from whycluster.core.arrays import Codes, Floats, product
@@ -15,6 +17,8 @@ from whycluster.core.errors import InvalidInputError
 # always close. Seven digits must then suffice, because not expanding the square takes K times as long.
 _FAR_APART, _MANY, _FAR_APART_OF_MANY = 1e6, 2048, 1e9
 _PAIRS = 1 << 22  # pairs of centroids that are compared at once
+# For larger products, OpenBLAS wakes threads, which then wait busily for about as long as `explain` takes.
+_FEW_TERMS = 1 << 18
 _SMALLEST = np.finfo(np.float64).tiny / np.finfo(np.float64).eps  # smaller squares lose digits
 # With few clusters, products are computed in parts that stay in the cache, which halves the time for K = 8.
 _PART_BYTES = 1 << 18
@@ -162,7 +166,7 @@ def _is_far_apart(centroids: Floats, near: float, groups: Codes) -> bool:
     starts = np.searchsorted(widest, widest - np.sqrt(reach))
     stops = np.searchsorted(widest, widest + np.sqrt(reach), "right")
     n_near, size = 0, max(1, min(512, _PAIRS // n_clusters))
-    with single_threaded():  # threads of OpenBLAS would wait busily for about as long as `explain` takes
+    with single_threaded() if n_clusters * centroids.size > _FEW_TERMS else nullcontext():
         for first in range(0, n_clusters, size):
             rows = slice(first, min(first + size, n_clusters))
             others = slice(starts[first], stops[rows.stop - 1])
