@@ -960,3 +960,19 @@ def test_a_pipeline_that_ends_in_a_pipeline_is_like_a_flat_one(name: str) -> Non
     assert found.distance == known.distance
     after = pd.DataFrame([found.after.astype(float)], columns=wine.columns)
     assert nested.predict(after)[0] == found.to
+
+
+def test_categories_that_are_numbers_and_text() -> None:
+    rng = np.random.default_rng(0)
+    kinds = [[1, "b", None][i % 3] for i in range(240)]
+    frame = pd.DataFrame({"kind": pd.Series(kinds, dtype=object), "y": rng.normal(size=240)})
+    seg = wc.segment(frame, 3, measure_quality=False)
+    exp = seg.explain(frame)
+    target = next(label for label in range(3) if label != exp.cluster[0])
+    change = exp.counterfactual(0, target)
+    column = change.feature_names.index("kind")
+    value = change.single[column]
+    assert value in ("b", None)
+    if value is not None:
+        moved = frame.iloc[[0]].assign(kind=pd.Series([value], dtype=object))
+        assert seg.assign(moved)[0] == target

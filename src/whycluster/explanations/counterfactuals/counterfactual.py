@@ -594,7 +594,9 @@ def _values_to_try(subject: ChangeableRow, table: Table, column: int) -> list[An
         values = table.categories.get(column, [])[:_MOST_TRIED]
     elif why == NONLINEAR or isinstance(cell, dt.time):
         some = table.take(evenly_spaced(table.n_rows, _SAMPLE))
-        values = sorted({v for v in some.pick(np.full((some.n_rows, 1), column))[:, 0] if not is_missing(v)})
+        found = {v for v in some.pick(np.full((some.n_rows, 1), column))[:, 0] if not is_missing(v)}
+        by_type = len({isinstance(value, str) for value in found}) > 1  # numbers and text have no order
+        values = sorted(found, key=str) if by_type else sorted(found)
     return [value for value in values if is_missing(cell) or value != cell]
 
 
