@@ -55,13 +55,15 @@ def models(X: Array) -> Iterator[tuple[str, Any]]:
                 yield f"spectral, {name}{f', {assign}' * (assign != 'kmeans')}", model
 
 
-def agreement(folder: Path) -> list[str]:
-    """Return a table of the agreement of the rules with the labels, by family."""
+def agreement(folder: Path, families: Sequence[str]) -> list[str]:
+    """Return a table of the agreement of rules with labels, by family; without ``families``, of all."""
     found: dict[str, list[tuple[int, int, int, float]]] = {}
     certain = [0, 0]
     for name in REPORTED:
         X = rows_of(name, folder)
         for family, made in models(X):
+            if families and family not in families:
+                continue
             model = made.fit(X)
             if model.labels_.max() < 0 or len(np.unique(model.labels_)) < 2:
                 continue
@@ -83,6 +85,8 @@ def agreement(folder: Path) -> list[str]:
         lines.append(
             f"| {family} | {len(runs)} | {n:,} | {differ} | {ties} | {1 - differ / n:.4f} | {least:.4f} |"
         )
+    if families:
+        return lines
     lines += ["", f"Of the {certain[0]:,} core samples and noise rows of DBSCAN, {certain[1]} differ."]
     return [*lines, predicted(folder)]
 
@@ -189,13 +193,15 @@ def main() -> None:
     options.add_argument(
         "--part", choices=("agreement", "faithfulness", "unscaled", "cost"), help="print one part"
     )
-    options.add_argument("--only", nargs="+", choices=COMPARED, help="families to compare with surrogates")
+    options.add_argument(
+        "--only", nargs="+", default=(), help="families of the agreement or the faithfulness"
+    )
     chosen = options.parse_args()
     if chosen.choose:
         choose(chosen.data)
         return
     parts: dict[str, Callable[[], list[str]]] = {
-        "agreement": lambda: agreement(chosen.data),
+        "agreement": lambda: agreement(chosen.data, chosen.only),
         "faithfulness": lambda: faithfulness(runs(REPORTED, chosen.data, chosen.only or COMPARED)),
         "cost": costs,
         "unscaled": lambda: [UNSCALED, "", *faithfulness(runs(REPORTED, chosen.data, WITH_NOISE, False))],
