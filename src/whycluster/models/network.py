@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from whycluster.core import outputs
 from whycluster.core.arrays import Floats
-from whycluster.core.attribution import Attribution, CodedQuery, Population, attribute
+from whycluster.core.attribution import Attribution, CodedQuery, Population, attribute, population
 from whycluster.core.energies import Energy, SquaredEnergy
 from whycluster.core.errors import InvalidInputError, MissingDependencyError, UnsupportedModelError
 from whycluster.core.rules import CONTRAST, DEFAULT_RULE, RULES, SOFT
@@ -398,12 +398,16 @@ class Network(Renamable, ABC):
         table = X
         if not isinstance(X, Table):
             table = self.open_usual(X, "explain", feature_names=feature_names)
-        if isinstance(background, Population):
-            found = attribute_each(self.energy, table, query, background)
-        else:
-            measured = None if background is None else self.open_background(background, table)
-            found = attribute(self.energy, table, query, measured)
-        return Explanation(relevance=found.relevance, **self.claims(found, query, table))
+        energy, explain = self.energy, attribute_each if isinstance(background, Population) else attribute
+        if background is not None and not isinstance(background, Population):
+            background = self.open_background(background, table)
+        if background is not None and energy.needs_means:  # also for questions about the explanation
+            background = population(energy, background)
+            energy = energy.with_means(background.means, background.sizes)
+        found = explain(energy, table, query, background)
+        return Explanation(
+            relevance=found.relevance, **{**self.claims(found, query, table), "energy": energy}
+        )
 
     def claims(self, found: Attribution, query: CodedQuery, table: Table) -> dict[str, Any]:
         """Return what every explanation of these rows holds: the fields of `BaseExplanation`."""

@@ -16,6 +16,7 @@ from sklearn.preprocessing import StandardScaler
 import whycluster as wc
 from tests.reference import neon
 from whycluster.core.rules import RULES
+from whycluster.explanations.stories import story
 
 pd: Any = pytest.importorskip("pandas")
 
@@ -473,3 +474,22 @@ def test_comparisons_hold_as_printed() -> None:
         "1500.4",
         "1500",
     )
+
+
+@pytest.mark.parametrize("model", [KMeans(4, n_init=1, random_state=0), GaussianMixture(3, random_state=0)])
+def test_questions_about_some_rows_use_the_means_of_the_background(model: Any) -> None:
+    """The split of a model behind a projection depends on the means of the clusters."""
+    X = StandardScaler().fit_transform(load_wine().data)
+    pipeline = make_pipeline(PCA(5), model).fit(X)
+    everything, some = wc.explain(pipeline, X), wc.explain(pipeline, X[40:45], background=X)
+    kept = wc.Segmentation.of(pipeline, X).explain(X[40:45])
+    np.testing.assert_allclose(some.relevance, everything.relevance[40:45], rtol=1e-9, atol=1e-9)
+    for row in range(5):
+        against = story.contrast(everything, 40 + row)
+        for exp in (some, kept):
+            found = story.contrast(exp, row)
+            assert (found is None) == (against is None)
+            if found is not None and against is not None:
+                np.testing.assert_allclose(found, against, rtol=1e-6, atol=1e-6 * np.abs(against).max())
+    pair, expected = some.pair(0, 3), everything.pair(40, 43)
+    np.testing.assert_allclose(pair.relevance, expected.relevance, rtol=1e-6, atol=1e-6)
