@@ -187,7 +187,7 @@ def test_the_pythons_are_the_same_everywhere() -> None:
     (matrix,) = re.findall(r"^MATRIX := (.*)", (root / "Makefile").read_text("utf-8"), re.MULTILINE)
     assert matrix.split() == found
     assert project()["requires-python"] == f">={found[0]}"
-    page = (root / "docs" / "start" / "install.md").read_text("utf-8")
+    page = " ".join((root / "docs" / "start" / "install.md").read_text("utf-8").split())
     assert f"Python {found[0]} to {found[-1]}" in page
     for name in ("numpy", "scipy", "scikit-learn"):
         assert f" {SPEC_0[name]}" in page
