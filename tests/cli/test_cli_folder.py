@@ -132,6 +132,24 @@ def test_a_saved_network_explains_a_folder_or_a_file_into_a_folder(
     assert invoke(capsys, "explain", f"{folder}/[01].parquet", "--out", tmp_path / "some", *options)[0] == 0
 
 
+def test_a_note_names_the_results_of_a_file_that_was_removed(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = changed(folder, tmp_path / "in", lambda _, rows: rows)
+    (files / "notes.txt").touch()
+    rows = pl.read_parquet(str(folder / "*.parquet")).drop("name")
+    wc.save(wc.segment(rows, n_clusters=3, measure_quality=False), tmp_path / "model")
+    words = ("explain", files, "--out", tmp_path / "out", "--model", tmp_path / "model", "--id", "name")
+    assert "no longer" not in invoke(capsys, *words)[2]
+    (files / "1.parquet").unlink()
+    code, _, error = invoke(capsys, *words)
+    assert code == 0
+    assert "also holds the results of 1 part that is no longer in the data: ['1.parquet" in error
+    assert error.count("skipped 1 file in the folder") == 1
+    assert (tmp_path / "out" / "1.parquet").exists()
+    assert invoke(capsys, *words, "--quiet")[2] == ""
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

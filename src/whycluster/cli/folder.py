@@ -97,7 +97,7 @@ def explain_folder(
             )
         if clusters.sample is not None:
             clusters.sample.save(out, overwrite=force, durable=given["durable"])
-        with _noting(quiet):
+        with _noting(quiet, notes):
             result = explain_dataset(
                 clusters.network if clusters.segmentation is None else clusters.segmentation,
                 data,
@@ -212,7 +212,7 @@ def _messages_for_users() -> Iterator[None]:
     """Name options instead of Python arguments in errors, and explain how to resume when interrupted."""
     try:
         with warnings.catch_warnings(), spelled_as(_SPELLINGS):
-            warnings.simplefilter("ignore", FilesWarning)  # already printed as a note
+            warnings.simplefilter("ignore", FilesWarning)  # printed as notes
             yield
     except WhyClusterError as error:
         raise type(error)(str(error).removeprefix(f"{WHERE}: ")) from error
@@ -224,16 +224,17 @@ def _messages_for_users() -> Iterator[None]:
 
 
 @contextmanager
-def _noting(quiet: bool) -> Iterator[None]:
-    """Print warnings of rows that differ from those of the segmentation as notes."""
+def _noting(quiet: bool, printed: list[str]) -> Iterator[None]:
+    """Print warnings of rows that differ and of files as notes, except those printed before."""
     with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("ignore", FilesWarning)  # already printed as a note
-        warnings.simplefilter("always", PopulationWarning)
+        for category in (FilesWarning, PopulationWarning):
+            warnings.simplefilter("always", category)
         try:
             yield
         finally:
             if not quiet:
-                print_notes({}, [], [str(each.message).removeprefix(f"{WHERE}: ") for each in caught])
+                notes = [str(each.message).removeprefix(f"{WHERE}: ") for each in caught]
+                print_notes({}, [], [note for note in notes if note not in printed])
 
 
 def _refuse(given: dict[str, Any], defaults: dict[str, Any], reason: str) -> None:
