@@ -14,7 +14,7 @@ import pytest
 import whycluster as wc
 from tests.segments.changes.months import customers, segmentation
 
-pytest.importorskip("polars")
+pl = pytest.importorskip("polars")
 pytest.importorskip("click")
 pytest.importorskip("pyarrow")
 pytest.importorskip("safetensors")
@@ -65,6 +65,8 @@ def test_four_nights(folder: Path) -> None:
     assert night.returncode == 0, night.stderr
     assert "is complete and unchanged: " in night.stdout
     first = explained(folder)
+    ids = pl.read_parquet(folder / "explained" / "2026-01.csv.parquet")["customer"]
+    assert ids.to_list() == customers()["CustomerID"].astype(str).to_list()
     assert list(first) == ["2026-01.csv.parquet"]
     assert not (folder / "changes.html").exists()
 
@@ -89,6 +91,12 @@ def test_four_nights(folder: Path) -> None:
     moved = int((seg.assign(january) != seg.assign(february)).sum())
     assert moved > 0
     assert f"and {moved} (" in night.stdout
+
+    (folder / "incoming" / "2026-02.csv").rename(folder / "2026-02.csv")
+    night = run(folder)
+    assert night.returncode == 0, night.stderr
+    assert "no longer in the data: ['2026-02.csv" in night.stderr
+    assert explained(folder) == second
 
     (folder / "explained" / "other.parquet").write_bytes(b"")
     night = run(folder)
