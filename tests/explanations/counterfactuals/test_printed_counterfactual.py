@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 from sklearn.cluster import KMeans
+from sklearn.decomposition import PCA
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, PowerTransformer, QuantileTransformer, StandardScaler
 
@@ -118,6 +119,39 @@ def check_bound(bound: float, model: Any, x: Any, to: int) -> None:
     least = reference.least_change(*reference.half_spaces(x, model[-1].cluster_centers_, to))
     assert least is not None
     assert 0.99 * np.linalg.norm(least) <= bound <= np.linalg.norm(least)
+
+
+LIMIT = re.compile(
+    r"of size (\S+), does\. It changes only (\d+) features?; with (\d+) features, size (\S+) is enough:"
+)
+
+
+def test_a_change_of_few_features_names_what_all_of_them_need() -> None:
+    """All sizes are computed again: the printed one from the lines, that of all by least distance."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(90, 9)) @ rng.normal(size=(9, 9))).add_prefix("x")
+    model = make_pipeline(StandardScaler(), PCA(5), KMeans(3, n_init=1, random_state=0)).fit(frame)
+    exp, n_limited = wc.explain(model, frame), 0
+    for row in range(0, 90, 15):
+        to = other(exp, row)
+        found, x = exp.counterfactual(row, to), model[:2].transform(frame.iloc[[row]])[0]
+        slopes, values = reference.half_spaces(x, model[-1].cluster_centers_, to)
+        least = reference.least_change(slopes @ model[1].components_, values)
+        assert least is not None
+        for n_features in (2, 4, 9):
+            text = found.describe(n_features)
+            lines = [line for some in read_tables(text, "change") for line in some]
+            before, after = (
+                model[:1].transform(each)[0] for each in (frame.iloc[[row]], typed(frame, row, lines))
+            )
+            size, limit = np.linalg.norm(after - before), LIMIT.search(text)
+            assert (limit is None) == (size <= 1.005 * np.linalg.norm(least))
+            if limit is not None:
+                n_limited += 1
+                assert float(limit[1]) == pytest.approx(size, rel=6e-3)
+                assert (int(limit[2]), int(limit[3])) == (len(lines), int(np.count_nonzero(least)))
+                assert float(limit[4]) == pytest.approx(np.linalg.norm(least), rel=6e-3)
+    assert n_limited > 6
 
 
 def test_logarithms_are_followed() -> None:

@@ -235,10 +235,12 @@ class Counterfactual:
         short = short_change(switch.row, self._to, order, max(1, n_features - len(cells)))
         if short is None:
             return f"No change with values short enough to print was found that moves it to {to}."
-        size = f"{math.hypot(switch.size, short.distance):.3g}"
-        moves = "does" if known else f"moves it to {to}; a smaller change may exist"
+        size = math.hypot(switch.size, short.distance)
+        limit = self._limit(short, size, len(cells))
+        unknown = "; a smaller change may exist" * (not limit)
+        moves = ("does" if known else f"moves it to {to}{unknown}") + limit
         table = self._change_table(short, switch.row)
-        return f"{_TOGETHER}. {known}This one, of size {size}, {moves}: {what}, and\n{table}"
+        return f"{_TOGETHER}. {known}This one, of size {size:.3g}, {moves}: {what}, and\n{table}"
 
     def _not_found(self, short: Change, most: int) -> str:
         """Say that no smaller change was found; if more features allow a smaller one, say where it is."""
@@ -265,18 +267,28 @@ class Counterfactual:
 
     def _claim(self, short: Change, to: str, features: str) -> str:
         """Return a sentence that calls a change the smallest one or, if that is not known, gives a bound."""
-        size = f"{short.distance:.3g}"
+        size, limit = f"{short.distance:.3g}", self._limit(short, short.distance)
         if not self._subject.model.is_linear and not self.lower_bound:
-            return (
-                f"This change, of size {size}, was checked and moves it to {to}. It is a local optimum; a "
-                "smaller change may exist:"
-            )
+            known = f"{limit}. Both are local optima; smaller changes may exist"
+            if not limit:
+                known = ". It is a local optimum; a smaller change may exist"
+            return f"This change, of size {size}, was checked and moves it to {to}{known}:"
         if not self.lower_bound:
-            return f"This change, of size {size}, moves it to {to}:"
+            return f"This change, of size {size}, moves it to {to}{limit}:"
         if size == f"{self.lower_bound:.3g}":
             what = f"The smallest change {features}".rstrip()
             return f"{what} that moves it to {to}, of size {size}:"
-        return f"{self._bound(to, features)} This one, of size {size}, does:"
+        return f"{self._bound(to, features)} This one, of size {size}, does{limit}:"
+
+    def _limit(self, short: Change, size: float, n_switched: int = 0) -> str:
+        """Say how few features the printed change is limited to, if more features need a smaller one."""
+        n, n_changed = len(short.columns) + n_switched, int(np.count_nonzero(self.change))
+        if n_changed <= n or self.distance >= size or f"{self.distance:.3g}" == f"{size:.3g}":
+            return ""
+        return (
+            f". It changes only {display.count(n, 'feature')}; with {n_changed} features, size "
+            f"{self.distance:.3g} is enough"
+        )
 
     def _bound(self, to: str, features: str) -> str:
         what = f"no change {features}".rstrip()
