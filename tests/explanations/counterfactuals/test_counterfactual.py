@@ -742,7 +742,8 @@ def test_nothing_is_enough() -> None:
     assert np.isnan(found.change).all()
     assert str(found) == (
         "Row 0 is in cluster 0. No feature alone moves it to cluster 1.\n\n"
-        "No change of the features that are not held fixed moves it to cluster 1."
+        "No change of the features that are not held fixed moves it to cluster 1.\n\n"
+        "Held fixed, as you asked: x1."
     )
     assert len(found.to_frame()) == 2
 
@@ -893,6 +894,21 @@ def test_curved_boundaries_give_optima(kind: str) -> None:
         assert is_local == (kind == "kernel")
 
 
+def test_features_that_the_caller_holds_are_listed_with_the_others() -> None:
+    frame, pipe = mixed("polars")
+    exp, names = wc.explain(pipe, frame), frame.columns
+    free = exp.counterfactual(5)
+    number = next(name for name in names if name not in free.held)
+    found = exp.counterfactual(5, hold=[number])
+    assert found.held == free.held | {number: "chosen"}
+    assert f"Held fixed, as you asked: {number}. Held fixed when several features change: " in str(found)
+    category = next(name for name, why in free.held.items() if why == "category")
+    found = exp.counterfactual(5, within=[number], categories=True)
+    assert found.held == dict.fromkeys([name for name in names if name != number], "chosen")
+    assert str(category) in str(found).split("as you asked: ")[1]
+    assert "as you asked" not in str(free)
+
+
 def test_a_curved_model_in_which_nothing_is_found() -> None:
     """No value of the first feature leads into the narrow cluster inside the wide one, which is proven."""
     rng = np.random.default_rng(0)
@@ -906,7 +922,8 @@ def test_a_curved_model_in_which_nothing_is_found() -> None:
     assert not (model.predict(tried) == to).any()
     assert str(exp.counterfactual(row, to, within=["x0"])) == (
         f"Row {row} is in cluster {own}. No feature alone was found that moves it to cluster {to}.\n\n"
-        f"No change of the features that are not held fixed moves it to cluster {to}."
+        f"No change of the features that are not held fixed moves it to cluster {to}.\n\n"
+        "Held fixed, as you asked: x1."
     )
     assert exp.counterfactual(row, to).found
 

@@ -15,7 +15,7 @@ from whycluster.data.arrays import is_real
 from whycluster.data.days import to_days
 from whycluster.data.missing import is_missing
 
-CATEGORY, MISSING, NONLINEAR, UNUSED = ("category", "missing", "nonlinear", "unused")
+CATEGORY, MISSING, NONLINEAR, UNUSED, CHOSEN = ("category", "missing", "nonlinear", "unused", "chosen")
 """The reasons why a column cannot change freely."""
 
 _DAY = dt.timedelta(days=1)

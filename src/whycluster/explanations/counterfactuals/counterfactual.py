@@ -28,6 +28,7 @@ from whycluster.data.missing import is_missing
 from whycluster.data.table import Table
 from whycluster.explanations.counterfactuals.cell_values import (
     CATEGORY,
+    CHOSEN,
     MISSING,
     NONLINEAR,
     apart,
@@ -100,8 +101,8 @@ class Counterfactual:
     outside, single_outside : (d,) whether the values in `after` and in `single` are outside the range of all
         rows that were explained
     held : the features that cannot change freely, each with the reason: "category" (also for booleans),
-        "missing", "nonlinear" (the steps do more than scale the feature) or "unused" (the steps drop the
-        feature). These features do not change in `after`.
+        "missing", "nonlinear" (the steps do more than scale the feature), "unused" (the steps drop the
+        feature) or "chosen" (``within`` or ``hold`` excludes it). These features do not change in `after`.
     feature_names : the names of the d features
     fidelity : how well the surrogate matches the labels, or None if the clusters come from a model. Clusters
         are then those of the surrogate.
@@ -179,10 +180,23 @@ class Counterfactual:
             place += f" according to the surrogate, which predicts {known} of the labels"
         parts = [f"Row {name} is {place}. {alone}", *([together] if together else [])]
         if self.held:
-            held = [f"{display.clean(str(name))} ({why})" for name, why in self.held.items()]
-            more = f" and {len(held) - _MOST_HELD:,} more" * (len(held) > _MOST_HELD)
-            parts.append(f"Held fixed when several features change: {', '.join(held[:_MOST_HELD])}{more}.")
+            parts.append(self._describe_held())
         return "\n\n".join(parts)
+
+    def _describe_held(self) -> str:
+        """List the features that do not change: those that the caller chose, and those that cannot."""
+        names = {name: display.clean(str(name)) for name in self.held}
+        groups = {
+            "Held fixed, as you asked": [names[name] for name, why in self.held.items() if why == CHOSEN],
+            "Held fixed when several features change": [
+                f"{names[name]} ({why})" for name, why in self.held.items() if why != CHOSEN
+            ],
+        }
+        sentences = []
+        for what, held in groups.items():
+            more = f" and {len(held) - _MOST_HELD:,} more" * (len(held) > _MOST_HELD)
+            sentences += [f"{what}: {', '.join(held[:_MOST_HELD])}{more}."] * bool(held)
+        return " ".join(sentences)
 
     def __str__(self) -> str:
         return self.describe()
@@ -447,9 +461,10 @@ def _options(subject: ChangeableRow, table: Table) -> list[tuple[int, Any]]:
 
 def _held(subject: ChangeableRow, table: Table, categories: bool) -> dict[Hashable, str]:
     """Return why features do not change, by name; categories are left out if they may change."""
+    excluded = np.setdiff1d(np.arange(table.n_features), subject.allowed).tolist()
     return {
         table.feature_names[column]: why
-        for column, why in sorted(subject.held.items())
+        for column, why in sorted((subject.held | dict.fromkeys(excluded, CHOSEN)).items())
         if not (categories and why == CATEGORY)
     }
 
