@@ -71,6 +71,22 @@ def test_explain_applies_the_segmentation(folder: Path, capsys: pytest.CaptureFi
     assert pl.read_parquet(out)["cluster"].to_list() == [str(label) for label in expected]
 
 
+def test_reasons_for_left_out_columns_are_those_of_the_first_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model, file = tmp_path / "segments.why", tmp_path / "some.csv"
+    frame = pl.DataFrame(
+        {"name": [f"n{i}" for i in range(40)], "x": [i % 2 * 9.0 + i / 40 for i in range(40)]}
+    )
+    frame.write_csv(tmp_path / "all.csv")
+    frame[:30].write_csv(file)
+    reason = "left out: name (like an identifier, 40 of 40 values are distinct"
+    assert main(["fit", str(tmp_path / "all.csv"), "--k", "2", "--out", str(model)]) == 0
+    assert f"{reason})\n" in capsys.readouterr().err
+    assert main(["explain", str(file), "--model", str(model)]) == 0
+    assert f"{reason} in the data the clusters were made on)\n" in capsys.readouterr().err
+
+
 def test_row_compare_report_and_evaluate(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file, model = folder / "feb.csv", ("--model", folder / "segments.why")
     facts = json.loads(run(capsys, "row", file, *model, "--id", 7, "--json"))

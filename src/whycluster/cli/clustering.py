@@ -269,7 +269,8 @@ def apply_segmentation(seg: Segmentation, frame: pl.DataFrame, options: CommandO
             raise InvalidInputError(f"{options.file.path}: {what}") from error
     rows = frame[[str(name) for name in seg.feature_names]]
     left_out = {name: "not used" for name in frame.columns if name not in rows.columns and name != options.id}
-    left_out |= {name: reason for name, reason in (seg.left_out or {}).items() if name in left_out}
+    made = "in the data the clusters were made on"  # whose values the reasons count
+    left_out |= {name: f"{why} {made}" for name, why in (seg.left_out or {}).items() if name in left_out}
     ids, id_problem = _find_ids(frame, left_out, options)
     notes = [str(warning.message).removeprefix("explain: ") for warning in caught]
     made_on = display.count(seg.population.n_rows, "row")
