@@ -23,7 +23,7 @@ from whycluster.data import display, registry
 from whycluster.data.absent_table import AbsentTable
 from whycluster.data.arrays import row_positions
 from whycluster.data.frames import build_frame, unique_name
-from whycluster.data.labels import Labels, Renamable
+from whycluster.data.labels import Labels, Renamable, cluster_name
 from whycluster.data.table import Table
 from whycluster.explanations.agreement import Agreement
 from whycluster.explanations.exchange.arrow import ArrowTable
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
 BORDERLINE = 0.1  # rows with at most this fraction of the median evidence are borderline
 _LEAST_RESIDUAL = 0.005  # a smaller residual would be printed as 0%
+_NOTED_RESIDUAL = 0.03  # fraction of a cluster's evidence from which a summary mentions the residual
 _ROWS_SHOWN = 3  # number of rows shown when an explanation is printed
 
 
@@ -180,6 +181,32 @@ class BaseExplanation(RowAccess, ArrowTable, Renamable):
                 f"and the shares below{f', including all {noun}s of {lost}' * bool(lost)}."
             )
         return lines
+
+    def residual_sentences(self) -> list[str]:
+        """Return how much of the members' evidence belongs to no feature, or [] if that is little everywhere.
+
+        For a surrogate, `surrogate_sentences` gives it for all rows.
+        """
+        if self.fidelity is not None or self.threshold is not None:
+            return []
+        codes, group = np.unique(self.cluster_codes[self.is_member], return_inverse=True)
+        evidence, left = (
+            np.bincount(group, np.abs(values[self.is_member].astype(np.float64)), len(codes))
+            for values in (self.evidence, self.residual)
+        )
+        part = np.divide(left, evidence, out=np.zeros(len(codes)), where=evidence > 0)
+        order = np.argsort(-part, kind="stable")
+        listed = [
+            f"{display.percent(part[g])} in {cluster_name(self.labels[codes[g]])}"
+            for g in order.tolist()
+            if part[g] >= _NOTED_RESIDUAL
+        ]
+        if not listed:
+            return []
+        return [
+            f"Relative to the evidence, the size of the residual, which belongs to no {self.unit}, is "
+            f"{display.join_first(listed)}. The shares below leave it out."
+        ]
 
     @cached_property
     def median_evidence(self) -> float:

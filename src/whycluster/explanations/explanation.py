@@ -404,5 +404,6 @@ def summarize_features(
     ``find_rivals`` is the function that `summarize` takes.
     """
     rows = exp.cluster_codes if exp.is_labeled else exp.assigned_codes
-    note, members = " ".join(exp.surrogate_sentences()), exp.member_clusters
+    note = " ".join([*exp.surrogate_sentences(), *exp.residual_sentences()])
+    members = exp.member_clusters
     return summarize(table, relevance, rows, exp.is_member, members, exp.labels, exp.data, note, find_rivals)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 import tracemalloc
 import warnings
@@ -109,6 +110,26 @@ class TestEverythingSaidIsTrue:
             each.to_frame("pandas").drop(columns=["direction", "against"]) for each in (found, exp.summary())
         ]
         pd.testing.assert_frame_equal(*frames)
+
+
+def test_a_summary_gives_the_residual_of_each_cluster() -> None:
+    """The evidence is computed again from the densities of scikit-learn."""
+    X = StandardScaler().fit_transform(load_wine().data)
+    model = GaussianMixture(3, covariance_type="full", reg_covar=0.1, random_state=0).fit(X)
+    exp = wc.explain(model, X)
+    first, second = np.sort(np.log(model.predict_proba(X)), axis=1)[:, :-3:-1].T
+    residual = np.abs(first - second - exp.relevance.sum(axis=1))
+    text, labels = " ".join(str(exp.summary()).split("\n\n")[0].split()), model.predict(X)
+    assert text.startswith(
+        "Relative to the evidence, the size of the residual, which belongs to no feature, is "
+    )
+    said_parts = {int(c): int(part) for part, c in re.findall(r"(\d+)% in cluster (\d)", text)}
+    parts = [residual[labels == c].sum() / (first - second)[labels == c].sum() for c in range(3)]
+    assert set(said_parts) == {c for c, part in enumerate(parts) if part >= 0.03}
+    assert said_parts
+    for c, part in said_parts.items():
+        assert part == pytest.approx(100 * parts[c], abs=0.51)
+    assert str(wc.explain(KMeans(3, n_init=1, random_state=0).fit(X), X).summary()).startswith("cluster ")
 
 
 AGE = "age is lower (mean 21) than in cluster 1 (32)"
