@@ -17,7 +17,7 @@ from whycluster.core.arrays import Floats
 from whycluster.data import display
 from whycluster.explanations import findings
 from whycluster.explanations.explanation import Explanation
-from whycluster.explanations.quality.clustering_quality import Quality
+from whycluster.explanations.quality.clustering_quality import CLEAR, Quality
 from whycluster.explanations.summaries.summary import Summary
 
 _MOST_LISTED = 8  # maximum number of columns listed in the note on left-out columns
@@ -72,8 +72,9 @@ class ExplanationOutput:
             f"{label} ({size} row{'s' * (size != 1)}): {sentence}"
             for label, size, sentence in zip(labels, sizes, self._sentences, strict=True)
         ]
+        others = [each.text for each in self._warnings if each.kind not in findings.READ_FIRST]
         parts = [
-            fill(self.quality.text, WIDTH),
+            fill(self._verdict(bool(others)), WIDTH),
             f"{display.count(rows.height, 'row')}, {display.count(rows.width, 'column')}; "
             f"{self._clustered.description}.",
             *self._without_rows(),
@@ -84,13 +85,19 @@ class ExplanationOutput:
             summary.describe(self._top),
             LEGEND,
         ]
-        others = [each.text for each in self._warnings if each.kind not in findings.READ_FIRST]
         if others:
             parts.append(display.heading("Warnings"))
             parts += [fill(text, WIDTH, initial_indent="- ", subsequent_indent="  ") for text in others]
         passed = [f"- {check.name}: {check.outcome}" for check in self._checks if not check.findings]
         parts += [display.heading("Checks without warnings"), "\n".join(passed)]
         return "\n\n".join(parts)
+
+    def _verdict(self, is_warned: bool) -> str:
+        """Return the quality as text; if the clusters are clear, refer to the warnings, if there are any."""
+        first, end, rest = self.quality.text.partition(". ")
+        if not is_warned or self.quality.verdict != CLEAR:
+            return self.quality.text
+        return f"{first}; see the warnings below{end}{rest}"
 
     def _without_rows(self) -> list[str]:
         """Return a list with at most one sentence: which clusters of the segmentation have no rows."""
