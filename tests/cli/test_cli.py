@@ -381,6 +381,11 @@ def test_row_by_number_or_by_another_column(
         "",
         "whycluster: --id must match one row in column 'name'; no row has 'Nobody'.\n",
     )
+    assert invoke(capsys, *common, "--id", "\udcff") == (  # a byte that is not UTF-8
+        2,
+        "",
+        "whycluster: --id must match one row in column 'name'; no row has '\\udcff'.\n",
+    )
     assert invoke(capsys, *common, "--id", "north", "--id-column", "port") == (
         2,
         "",

@@ -173,7 +173,9 @@ class ClusteredTable:
 
     @staticmethod
     def _position_by_id(ids: pl.Series, name: str, option: str) -> int:
-        found = np.flatnonzero((as_text(ids) == name).fill_null(False).to_numpy())
+        # polars cannot compare text that is not UTF-8, which no row has.
+        is_found = (as_text(ids) == name).fill_null(False).to_numpy() if is_utf8(name) else np.zeros(0)
+        found = np.flatnonzero(is_found)
         if len(found) != 1:
             matches = f"{len(found)} rows have" if len(found) else "no row has"
             raise InvalidInputError(
