@@ -98,7 +98,8 @@ def test_the_site_from_a_zip_can_be_searched(browser: Browser, unzipped: Path) -
     browser.open(unzipped / "search.html", "?q=counterfactual")
     found = browser.run(
         "const links = () => [...document.querySelectorAll('#search-results li a')].map(a => a.href);"
-        "return new Promise(done => { const wait = n => links().length || !n ? done(links())"
+        "const shown = () => links().some(address => address.includes('counterfactual.html'));"  # one by one
+        "return new Promise(done => { const wait = n => shown() || !n ? done(links())"
         " : setTimeout(wait, 100, n - 1); wait(100); })"
     )
     assert any("counterfactual.html" in address for address in found)
