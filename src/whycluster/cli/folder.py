@@ -42,9 +42,10 @@ _SPELLINGS = {  # the options that correspond to arguments of `explain_dataset`
     "background=...": "",  # there is no such option
     "pass check=False": "add --no-check",
 }
-_LEGEND = """\
-share: fraction of the cluster's relevance. compared with: of the clusters that its rows compete with, those
-whose means differ most."""
+_LEGEND = (
+    "share: fraction of the cluster's relevance. "
+    "compared with: the competing clusters whose means differ most."
+)
 _PASSED_ON = ("check", "invalid", "durable", "safe_cells")  # to `explain_dataset`
 _SINGLE_TABLE_DEFAULTS = {
     **dict.fromkeys(("delimiter", "sheet", "labels", "report")),

@@ -50,7 +50,7 @@ class Switch(NamedTuple):
 
     @property
     def optimum(self) -> str:
-        """What is known about the change."""
+        """How certain it is that no smaller change exists, as in `Counterfactual.optimum`."""
         if self.change is None:
             return GLOBAL if math.isinf(self.bound) else LOCAL
         return self.change.optimum

@@ -29,7 +29,7 @@ from whycluster.explanations.reasons.rule_search import Binned, Range, Ranges
 _N_CUTS = 32  # cuts at quantiles of all rows, and as many at quantiles of the members
 _MOST_LISTED = 5  # categories in a condition
 _MOST_RANKED = 20  # categories that get a separate bin
-_MOST_DIGITS = 20  # of a bound, below the leading digit of the gap
+_MOST_DIGITS = 20  # digits of a bound, below the leading digit of the gap
 _DAY = dt.timedelta(days=1)
 _EPOCH = dt.datetime(1970, 1, 1)
 
